@@ -1,0 +1,1 @@
+"""What travels: events, commands, outcomes and errors, as values without I/O."""

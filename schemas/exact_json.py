@@ -1,0 +1,142 @@
+"""JSON in which every number comes out as it went in.
+
+A float cannot hold `100.00`, `23843037174560269` in every reader, or `0.1234567890123456789`
+(camunda#12473, digdag#916). So numbers are `int` or `Decimal`, never `float`, and a literal that
+`Decimal` would print differently (`1e5`, `-0`) keeps its own text.
+"""
+
+import json
+import re
+from collections.abc import Callable
+from decimal import Decimal, InvalidOperation
+from typing import Any, Self, TypeAlias, cast
+
+import orjson
+
+JsonValue: TypeAlias = "bool | int | Decimal | str | list[JsonValue] | dict[str, JsonValue] | None"
+JsonObject: TypeAlias = "dict[str, JsonValue]"
+
+#: Digits that orjson reads without loss: its integers are 64 bits wide.
+_SAFE_DIGITS = 18
+#: A number that orjson might round or respell. Where it matches inside a text, the slower parser runs: no harm done.
+_NEEDS_EXACT = re.compile(rb'(?:"\s*:|[\[,]|^)\s*(?:-?[0-9]+[.eE]|-?[0-9]{19}|-0)')
+#: Brackets needed before the depth is worth counting.
+MAX_NESTING = 64
+
+
+class InvalidJson(ValueError):  # noqa: N818 - reads as a statement about the input
+    """The bytes are not JSON that can be kept exactly; `code` says which rule they break."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class Literal(Decimal):
+    """A number whose text differs from Decimal's own spelling of it."""
+
+    text: str
+
+    def __new__(cls, text: str) -> Self:
+        number = super().__new__(cls, text)
+        number.text = text
+        return number
+
+
+class Raw(bytes):
+    """JSON bytes that are written as they are: a stored value that nobody looked into."""
+
+    __slots__ = ()
+
+
+def _number(text: str) -> Decimal:
+    try:
+        number = Decimal(text)
+    except InvalidOperation as error:
+        raise InvalidJson("malformed", f"the number {text[:40]} is beyond any exact decimal") from error
+    return number if str(number) == text else Literal(text)
+
+
+def _integer(text: str) -> int | Decimal:
+    if len(text) > _SAFE_DIGITS or text == "-0":
+        return _number(text)
+    return int(text)
+
+
+_exact = json.JSONDecoder(
+    parse_float=cast("Callable[[str], Any]", _number), parse_int=cast("Callable[[str], Any]", _integer)
+)
+
+
+def loads(data: bytes) -> JsonValue:
+    """Parse UTF-8 JSON exactly.
+
+    Raises `InvalidJson`: `malformed` (syntax, not UTF-8, an unpaired surrogate: kestra#14806),
+    `too_deep` (nesting beyond 64).
+    """
+    deep = data.count(b"[") + data.count(b"{") > MAX_NESTING
+    if deep and _textual_depth(data) > MAX_NESTING:
+        raise InvalidJson("too_deep", f"the JSON is nested deeper than {MAX_NESTING} levels; flatten it")
+    try:
+        parsed = orjson.loads(data)
+    except orjson.JSONDecodeError as error:
+        raise InvalidJson("malformed", f"not valid JSON: {error}") from error
+    if _NEEDS_EXACT.search(data) is None:
+        return cast("JsonValue", parsed)
+    return cast("JsonValue", _exact.decode(data.decode()))
+
+
+_STRING_OR_BRACKET = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[\]{}]', re.DOTALL)
+
+
+def _textual_depth(data: bytes) -> int:
+    """Count the deepest open bracket outside of texts, without recursion."""
+    depth = deepest = 0
+    for match in _STRING_OR_BRACKET.finditer(data):
+        token = match.group()
+        if token in (b"[", b"{"):
+            depth += 1
+            deepest = max(deepest, depth)
+        elif token in (b"]", b"}"):
+            depth -= 1
+    return deepest
+
+
+def _default(value: object) -> orjson.Fragment:
+    if isinstance(value, Raw):
+        return orjson.Fragment(value)
+    if isinstance(value, Literal):
+        return orjson.Fragment(value.text)
+    if isinstance(value, Decimal):
+        return orjson.Fragment(str(value))
+    raise TypeError(f"{type(value).__name__} is not a JSON value")
+
+
+def dumps(value: object) -> bytes:
+    """Write compact UTF-8 JSON, numbers as they came. Accepts `Raw` for parts that stay bytes."""
+    return _dump(value, 0)
+
+
+def canonical(value: object) -> bytes:
+    """Write compact UTF-8 JSON with sorted keys: equal content gives equal bytes."""
+    return _dump(value, orjson.OPT_SORT_KEYS)
+
+
+def _dump(value: object, option: int) -> bytes:
+    try:
+        return orjson.dumps(value, default=_default, option=option)
+    except TypeError:
+        return orjson.dumps(_without_wide_integers(value), default=_default, option=option)
+
+
+def _without_wide_integers(value: object) -> object:
+    """Replace integers beyond 64 bits, which orjson refuses, by decimals of the same text."""
+    match value:
+        case dict():
+            return {key: _without_wide_integers(part) for key, part in value.items()}
+        case list() | tuple():
+            return [_without_wide_integers(part) for part in value]
+        case int() if not isinstance(value, bool) and not -(2**63) <= value < 2**64:
+            return Decimal(value)
+        case _:
+            return value

@@ -1,0 +1,28 @@
+"""The limits of the contract (design sections 2 to 4), in one place, with units in their names."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """Sizes are bytes of compact UTF-8 JSON unless the name says otherwise."""
+
+    record_bytes: int = 4 * 1024 * 1024
+    output_bytes: int = 512 * 1024
+    store_bytes: int = 8 * 1024 * 1024
+    result_bytes: int = 1024 * 1024
+    final_variables_bytes: int = 512 * 1024
+    memory_value_bytes: int = 256 * 1024
+    conflict_value_bytes: int = 32 * 1024
+    address_bytes: int = 1024
+    name_characters: int = 256
+    scratchpad_default_items: int = 20
+    scratchpad_max_items: int = 1000
+    summary_default_characters: int = 1200
+    conversation_outcome_bytes: int = 256 * 1024
+    default_ttl_seconds: int = 30 * 24 * 3600
+    #: 100 years of 365.25 days: "up to 100 years" (seed 003).
+    max_ttl_seconds: int = 36525 * 24 * 3600
+
+
+DEFAULT_LIMITS = Limits()

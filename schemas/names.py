@@ -1,0 +1,39 @@
+"""Which names a node or variable may have (design section 3)."""
+
+from schemas.errors import Rejection
+from schemas.limits import Limits
+
+#: Scopes of the store itself (seed 000) and the aliases of the scratchpad (seed 001).
+RESERVED_NAMES = frozenset(
+    {
+        "input",
+        "system",
+        "_prev",
+        "last_output",
+        "last_output_parsed",
+        "memory",
+        "memory_manager",
+        "state",
+        "event",
+        "outputs",
+    }
+)
+#: Characters that the reference grammar gives a meaning to.
+_FORBIDDEN = frozenset(".{}|")
+
+
+def check_name(name: str, what: str, limits: Limits) -> None:
+    """Raise `Rejection` (`name_invalid`, `reserved_name`) unless a node or variable may be called so."""
+    if not name or len(name) > limits.name_characters:
+        raise Rejection(
+            "name_invalid",
+            f"{what} {name[:40]!r} has {len(name)} characters; 1 to {limits.name_characters} are allowed",
+        )
+    if name != name.strip() or any(character in _FORBIDDEN or ord(character) < 0x20 for character in name):
+        raise Rejection(
+            "name_invalid",
+            f"{what} {name!r} holds white space at an end, a control character or one of . {{ }} |; "
+            "it could not be referenced",
+        )
+    if name in RESERVED_NAMES:
+        raise Rejection("reserved_name", f"{what} {name!r} is reserved; choose another name")

@@ -1,0 +1,126 @@
+"""CloudEvents 1.0 over Kafka: structured JSON is what we write; structured and binary are what we read.
+
+A value with `specversion` is structured even where the content-type header is missing, so that a plain
+`kcat` line works (design 2.1; CloudEvents Kafka protocol binding 1.0.2, section 3).
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from schemas.envelope import DEFAULT_TENANT, SPEC_VERSION, Event
+from schemas.errors import Rejection
+from schemas.exact_json import InvalidJson, JsonObject, dumps, loads
+from schemas.limits import DEFAULT_LIMITS
+from topics.records import Headers
+
+CONTENT_TYPE = "application/cloudevents+json; charset=UTF-8"
+STRUCTURED_HEADERS: Headers = (("content-type", CONTENT_TYPE.encode()),)
+_TEXT_ATTRIBUTES = ("id", "source", "type", "subject", "tenant", "time", "replykey", "traceparent")
+_REQUIRED = ("id", "source", "type")
+_MAX_ATTRIBUTE_CHARACTERS = 1024
+
+
+def decode(value: bytes | None, headers: Headers = ()) -> Event:
+    """Read one record. Raises `Rejection`: `malformed`, `too_deep`, `too_large`, `envelope_invalid`."""
+    if value is None:
+        raise Rejection("malformed", "the record has no value; publish a CloudEvent")
+    if len(value) > DEFAULT_LIMITS.record_bytes:
+        raise Rejection(
+            "too_large",
+            f"the record has {len(value)} bytes, {DEFAULT_LIMITS.record_bytes} are allowed; store a reference",
+        )
+    binary = {name[3:].lower(): text for name, text in headers if name[:3].lower() == "ce_"}
+    parsed = _parse(value)
+    if "specversion" in binary and not (isinstance(parsed, dict) and "specversion" in parsed):
+        return _event(_binary_attributes(binary), parsed)
+    if not isinstance(parsed, dict):
+        raise Rejection("malformed", f"the value is a JSON {type(parsed).__name__}, not a CloudEvent object")
+    if "specversion" not in parsed:
+        raise Rejection(
+            "envelope_invalid", "the value has no specversion and the record no ce_ headers; add one of them"
+        )
+    return _event(parsed, parsed.get("data", {}))
+
+
+def _parse(value: bytes) -> Any:
+    try:
+        return loads(value)
+    except InvalidJson as error:
+        raise Rejection(error.code, str(error)) from error
+
+
+def _binary_attributes(binary: Mapping[str, bytes]) -> Mapping[str, Any]:
+    try:
+        return {name: text.decode() for name, text in binary.items()}
+    except UnicodeDecodeError as error:
+        raise Rejection("malformed", f"a ce_ header is not UTF-8: {error}") from error
+
+
+def _event(attributes: Mapping[str, Any], data: Any) -> Event:
+    if attributes.get("specversion") != SPEC_VERSION:
+        raise Rejection(
+            "envelope_invalid",
+            f"specversion is {attributes.get('specversion')!r}; this reads {SPEC_VERSION!r}",
+        )
+    found: dict[str, str] = {}
+    for name in _TEXT_ATTRIBUTES:
+        text = attributes.get(name)
+        if text is None:
+            continue
+        if not isinstance(text, str) or not text or len(text) > _MAX_ATTRIBUTE_CHARACTERS:
+            raise Rejection(
+                "envelope_invalid",
+                f"the attribute {name} must be a text of 1 to {_MAX_ATTRIBUTE_CHARACTERS} characters",
+            )
+        if "\x00" in text:
+            # PostgreSQL keeps identities as text, which cannot hold it.
+            raise Rejection("envelope_invalid", f"the attribute {name} holds a NUL character")
+        found[name] = text
+    for name in _REQUIRED:
+        if name not in found:
+            raise Rejection("envelope_invalid", f"the attribute {name} is missing; CloudEvents require it")
+    if data is None:
+        data = {}
+    if not isinstance(data, dict):
+        raise Rejection("data_invalid", f"data is a JSON {type(data).__name__}; every type here takes an object")
+    return Event(
+        id=found["id"],
+        source=found["source"],
+        type=found["type"],
+        subject=found.get("subject"),
+        tenant=found.get("tenant", DEFAULT_TENANT),
+        time=found.get("time"),
+        replykey=found.get("replykey"),
+        traceparent=found.get("traceparent"),
+        data=data,
+    )
+
+
+def encode(event: Event) -> bytes:
+    """Write the structured JSON form, absent attributes left out."""
+    body: dict[str, object] = {
+        "specversion": SPEC_VERSION,
+        "id": event.id,
+        "source": event.source,
+        "type": event.type,
+    }
+    if event.subject is not None:
+        body["subject"] = event.subject
+    if event.time is not None:
+        body["time"] = event.time
+    if event.tenant != DEFAULT_TENANT:
+        body["tenant"] = event.tenant
+    if event.replykey is not None:
+        body["replykey"] = event.replykey
+    if event.traceparent is not None:
+        body["traceparent"] = event.traceparent
+    body["datacontenttype"] = "application/json"
+    body["data"] = event.data
+    return dumps(body)
+
+
+def object_of(value: bytes) -> JsonObject:
+    """Parse bytes of our own that hold an object."""
+    parsed = loads(value)
+    assert isinstance(parsed, dict), "stored objects are written by this project only"
+    return parsed

@@ -1,0 +1,40 @@
+"""How to reach Kafka: one value that every client is built from."""
+
+from dataclasses import dataclass
+from ssl import SSLContext
+from typing import Any
+
+from topics.catalog import Topic
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KafkaConnection:
+    """`prefix` stands before every topic's logical name and every consumer group."""
+
+    bootstrap_servers: str
+    prefix: str = "tally."
+    security_protocol: str = "PLAINTEXT"
+    ssl_context: SSLContext | None = None
+    sasl_mechanism: str = "PLAIN"
+    sasl_username: str | None = None
+    sasl_password: str | None = None
+
+    def wire_name(self, topic: Topic) -> str:
+        """Return the topic's name on the broker."""
+        return f"{self.prefix}{topic.value}"
+
+    def logical(self, wire_name: str) -> Topic:
+        """Return the catalog's name of a topic on the broker."""
+        return Topic(wire_name.removeprefix(self.prefix))
+
+    def client_options(self, client_id: str) -> dict[str, Any]:
+        """Return what aiokafka's clients take."""
+        return {
+            "bootstrap_servers": self.bootstrap_servers,
+            "client_id": client_id,
+            "security_protocol": self.security_protocol,
+            "ssl_context": self.ssl_context,
+            "sasl_mechanism": self.sasl_mechanism,
+            "sasl_plain_username": self.sasl_username,
+            "sasl_plain_password": self.sasl_password,
+        }

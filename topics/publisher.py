@@ -1,0 +1,120 @@
+"""Records -> Kafka, acknowledged: batches are packed per partition, order per partition is kept."""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from aiokafka import AIOKafkaProducer
+from aiokafka.errors import KafkaError
+
+from schemas.errors import DependencyDown
+from topics.catalog import Topic
+from topics.connection import KafkaConnection
+from topics.keys import partition_of
+from topics.records import Record
+
+_ACK_TIMEOUT_S = 60.0
+#: One packed batch: large enough to be cheap, small enough that every broker takes it.
+_BATCH_BYTES = 512 * 1024
+_MAX_REQUEST_BYTES = 5 * 1024 * 1024
+#: Batch header, record framing and varints around one record.
+_FRAMING_BYTES = 1024
+
+
+class Publisher:
+    """A producer that packs. `publish` returns when every record is acknowledged by all in-sync replicas."""
+
+    def __init__(self, connection: KafkaConnection, client_id: str) -> None:
+        self._connection = connection
+        self._producer = AIOKafkaProducer(
+            **connection.client_options(client_id),
+            acks="all",
+            max_batch_size=_BATCH_BYTES,
+            max_request_size=_MAX_REQUEST_BYTES,
+            request_timeout_ms=30_000,
+        )
+        self._partition_counts: dict[Topic, int] = {}
+
+    async def start(self) -> None:
+        """Connect. Raises `DependencyDown`."""
+        try:
+            await self._producer.start()
+        except (KafkaError, OSError) as error:
+            await self._producer.stop()
+            raise DependencyDown("Kafka", self._connection.bootstrap_servers, str(error)) from error
+
+    async def stop(self) -> None:
+        """Disconnect."""
+        await self._producer.stop()
+
+    async def partitions(self, topic: Topic) -> int:
+        """Return the partition count of `topic`. Raises `DependencyDown` when the broker does not know it."""
+        if topic not in self._partition_counts:
+            try:
+                found = await asyncio.wait_for(
+                    self._producer.partitions_for(self._connection.wire_name(topic)), _ACK_TIMEOUT_S
+                )
+            except (KafkaError, TimeoutError) as error:
+                raise DependencyDown("Kafka", self._connection.bootstrap_servers, str(error)) from error
+            self._partition_counts[topic] = len(found)
+        return self._partition_counts[topic]
+
+    async def publish(self, records: Iterable[Record]) -> None:
+        """Send and wait for all acknowledgements. Raises `DependencyDown`; sending again is then safe, ids repeat."""
+        lanes = await self._lanes(records)
+        sends = [self._send_lane(topic, partition, lane) for (topic, partition), lane in lanes.items()]
+        try:
+            async with asyncio.timeout(_ACK_TIMEOUT_S):
+                results = await asyncio.gather(*sends, return_exceptions=True)
+        except TimeoutError as error:
+            raise DependencyDown("Kafka", self._connection.bootstrap_servers, "no acknowledgement") from error
+        for result in results:
+            if isinstance(result, (KafkaError, OSError)):
+                raise DependencyDown("Kafka", self._connection.bootstrap_servers, str(result)) from result
+            if isinstance(result, BaseException):
+                raise result
+
+    async def _lanes(self, records: Iterable[Record]) -> Mapping[tuple[str, int], list[Record]]:
+        lanes: defaultdict[tuple[str, int], list[Record]] = defaultdict(list)
+        for record in records:
+            count = self._partition_counts.get(record.topic) or await self.partitions(record.topic)
+            partition = record.partition
+            if partition is None:
+                partition = partition_of(record.key or b"", count)
+            lanes[self._connection.wire_name(record.topic), partition].append(record)
+        return lanes
+
+    async def _send_lane(self, topic: str, partition: int, lane: list[Record]) -> None:
+        """Send one partition's records in order: each packed batch after the one before."""
+        acknowledgements: list[asyncio.Future[Any]] = []
+        batch = self._producer.create_batch()
+        for record in lane:
+            size = len(record.key or b"") + len(record.value or b"") + _FRAMING_BYTES
+            if size > _BATCH_BYTES:
+                if batch.record_count():
+                    acknowledgements.append(await self._send_batch(batch, topic, partition))
+                    batch = self._producer.create_batch()
+                acknowledgements.append(
+                    await self._producer.send(topic, record.value, record.key, partition, headers=list(record.headers))
+                )
+                continue
+            if _append(batch, record) is None:
+                acknowledgements.append(await self._send_batch(batch, topic, partition))
+                batch = self._producer.create_batch()
+                assert _append(batch, record) is not None, "an empty batch takes a record that is smaller than it"
+        if batch.record_count():
+            acknowledgements.append(await self._send_batch(batch, topic, partition))
+        await asyncio.gather(*acknowledgements)
+
+    async def _send_batch(self, batch: Any, topic: str, partition: int) -> "asyncio.Future[Any]":
+        batch.close()
+        sent: asyncio.Future[Any] = await self._producer.send_batch(batch, topic, partition=partition)
+        return sent
+
+
+def _append(batch: Any, record: Record) -> object | None:
+    appended: object | None = batch.append(
+        key=record.key, value=record.value, timestamp=None, headers=list(record.headers)
+    )
+    return appended

@@ -1,0 +1,1 @@
+"""Kafka and PostgreSQL from Python wheels, for a machine that has neither."""

@@ -1,0 +1,1 @@
+"""The durable memory: memory-commands -> PostgreSQL -> memory-results, -conflicts, -changes."""

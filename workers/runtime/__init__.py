@@ -1,0 +1,1 @@
+"""What every worker shares: PostgreSQL, the batch rule, failures, health, metrics."""

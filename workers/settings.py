@@ -1,0 +1,112 @@
+"""Settings: `TALLY_*` environment variables, read once here, validated, passed down; secrets never printed."""
+
+import ssl
+from pathlib import Path
+from typing import Literal, Self
+
+from pydantic import (
+    Field,
+    PostgresDsn,
+    SecretStr,
+    TypeAdapter,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from schemas.errors import SettingsInvalid
+from topics.connection import KafkaConnection
+
+_DSN = TypeAdapter(PostgresDsn)
+
+
+class Settings(BaseSettings):
+    """Every default works on one machine with the embedded stack; times are seconds."""
+
+    model_config = SettingsConfigDict(env_prefix="TALLY_", frozen=True, extra="ignore")
+
+    kafka_bootstrap_servers: str = "127.0.0.1:9092"
+    kafka_security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = "PLAINTEXT"
+    kafka_sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] = "PLAIN"
+    kafka_sasl_username: str | None = None
+    kafka_sasl_password: SecretStr | None = None
+    kafka_tls_ca_file: Path | None = None
+    kafka_tls_cert_file: Path | None = None
+    kafka_tls_key_file: Path | None = None
+    #: A killed worker's partitions move after this long: seconds, not minutes. A worker sends three
+    #: heartbeats in it, so one lost heartbeat moves nothing.
+    kafka_session_timeout_s: float = Field(default=10.0, ge=2.0, le=300.0)
+    topic_prefix: str = Field(default="tally.", pattern=r"^[A-Za-z0-9._-]{0,100}$")
+    topic_partitions: int = Field(default=8, ge=1, le=1024)
+    topic_replication: int = Field(default=1, ge=1, le=7)
+
+    postgres_dsn: SecretStr = SecretStr("postgresql://postgres@127.0.0.1:5432/postgres")
+    postgres_pool_size: int = Field(default=4, ge=1, le=100)
+
+    batch_size: int = Field(default=500, ge=1, le=10_000)
+    #: How long a batch may wait to fill up; it bounds what a lone event pays.
+    batch_wait_s: float = Field(default=0.005, gt=0, le=10)
+    #: Outcomes are kept at least as long as their input can come again: never below the topic's retention.
+    outcome_retention_days: int = Field(default=8, ge=8, le=3650)
+    #: An ended execution leaves the table after this long; late events rebuild it from PostgreSQL.
+    ended_grace_s: float = Field(default=60.0, ge=0)
+    purge_interval_s: float = Field(default=60.0, gt=0, le=600)
+
+    #: Where /healthz, /readyz and /metrics are served; 0 picks a free port, empty host serves none.
+    health_host: str = "127.0.0.1"
+    health_port: int = Field(default=0, ge=0, le=65535)
+    log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
+    log_format: Literal["console", "json"] = "console"
+    #: A named point at which the process ends itself, for crash tests: `after_commit:3` is its third pass.
+    crash_at: str | None = None
+
+    @field_validator("postgres_dsn")
+    @classmethod
+    def _is_a_dsn(cls, dsn: SecretStr) -> SecretStr:
+        try:
+            _DSN.validate_python(dsn.get_secret_value())
+        except ValidationError:
+            raise ValueError("must look like postgresql://user:password@host:5432/database") from None
+        return dsn
+
+    @model_validator(mode="after")
+    def _sasl_is_whole(self) -> Self:
+        if self.kafka_security_protocol.startswith("SASL") and not (
+            self.kafka_sasl_username and self.kafka_sasl_password
+        ):
+            raise ValueError("SASL needs TALLY_KAFKA_SASL_USERNAME and TALLY_KAFKA_SASL_PASSWORD")
+        return self
+
+    def kafka(self) -> KafkaConnection:
+        """Return how to reach Kafka."""
+        password = self.kafka_sasl_password
+        return KafkaConnection(
+            bootstrap_servers=self.kafka_bootstrap_servers,
+            prefix=self.topic_prefix,
+            security_protocol=self.kafka_security_protocol,
+            ssl_context=self._tls(),
+            sasl_mechanism=self.kafka_sasl_mechanism,
+            sasl_username=self.kafka_sasl_username,
+            sasl_password=None if password is None else password.get_secret_value(),
+        )
+
+    def _tls(self) -> ssl.SSLContext | None:
+        if not self.kafka_security_protocol.endswith("SSL"):
+            return None
+        context = ssl.create_default_context(cafile=self.kafka_tls_ca_file)
+        if self.kafka_tls_cert_file is not None:
+            context.load_cert_chain(self.kafka_tls_cert_file, self.kafka_tls_key_file)
+        return context
+
+
+def read_settings(**overrides: object) -> Settings:
+    """Read the environment. Raises `SettingsInvalid` naming each wrong variable, never its value."""
+    try:
+        return Settings(**overrides)  # type: ignore[arg-type]
+    except ValidationError as error:
+        problems = "; ".join(
+            f"TALLY_{'_'.join(str(part) for part in problem['loc']).upper()}: {problem['msg']}"
+            for problem in error.errors(include_input=False)
+        )
+        raise SettingsInvalid(f"settings are wrong: {problems}") from None

@@ -1,0 +1,1 @@
+"""The variable stores: execution topics -> tables, committed in PostgreSQL -> updates, results, commands."""
