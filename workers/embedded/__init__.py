@@ -1,1 +1,1 @@
-"""Kafka and PostgreSQL from Python wheels, for a machine that has neither."""
+"""The real parts in one `pip install`: a Kafka-compatible broker, PostgreSQL and worker processes."""

@@ -1,0 +1,131 @@
+"""Everything Tallystick needs besides itself, for as long as a `with` block lasts."""
+
+import fcntl
+import os
+import shutil
+import tempfile
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Self
+
+from workers.embedded import kafka, postgres
+from workers.embedded.accounts import SHARED_STATE, can_reach, server_account
+from workers.embedded.errors import DirectoryUnusable
+from workers.embedded.kafka import EmbeddedKafka
+from workers.embedded.postgres import EmbeddedPostgres
+
+_TEMPORARY = "tallystick-"
+
+
+class EmbeddedStack:
+    """A broker and a PostgreSQL of our own.
+
+    With a `directory`, PostgreSQL's data stays there for the next start; without, nothing stays. Kafka's records are in
+    memory and never stay; `cluster_id` tells one start's offsets from another's. Both servers end with the block, and
+    with this process in whatever way it dies. Raises an `EmbeddedError` that says what to do.
+    """
+
+    def __init__(
+        self,
+        directory: Path | None = None,
+        on_progress: Callable[[str], None] = lambda _: None,
+        *,
+        kafka_port: int | None = kafka.DEFAULT_PORT,
+        postgres_port: int | None = postgres.DEFAULT_PORT,
+    ) -> None:
+        """Prefer the ports given (None: any); a taken one is replaced by a free one."""
+        self._directory = directory
+        self._on_progress = on_progress
+        self._ports = (kafka_port, postgres_port)
+        self._exits = AsyncExitStack()
+        self.bootstrap_servers = ""
+        self.postgres_dsn = ""
+        self.cluster_id = ""
+
+    async def __aenter__(self) -> Self:
+        async with AsyncExitStack() as exits:
+            directory = self._directory.absolute() if self._directory else exits.enter_context(TemporaryHome())
+            exits.enter_context(_Lock(directory))
+            kafka_port, postgres_port = self._ports
+            database = EmbeddedPostgres(directory, self._on_progress, port=postgres_port)
+            self.postgres_dsn = (await exits.enter_async_context(database)).dsn
+            broker = EmbeddedKafka(directory, self._on_progress, port=kafka_port)
+            self.bootstrap_servers = (await exits.enter_async_context(broker)).bootstrap_servers
+            self.cluster_id = broker.cluster_id
+            self._exits = exits.pop_all()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._exits.aclose()
+
+
+class TemporaryHome:
+    """A directory that is removed afterwards, as are those that killed processes left behind."""
+
+    def __enter__(self) -> Path:
+        parent = _temporary_parent()
+        _remove_abandoned(parent)
+        self._path = Path(tempfile.mkdtemp(prefix=_TEMPORARY, dir=parent))
+        self._path.chmod(0o711)  # the account that PostgreSQL runs under must pass
+        return self._path
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        shutil.rmtree(self._path)
+
+
+class _Lock:
+    """Holds a directory for one process; the kernel lets go when that process dies."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+
+    def __enter__(self) -> None:
+        self._directory.mkdir(parents=True, exist_ok=True)
+        try:
+            self._file: IO[str] = (self._directory / "lock").open("a+")
+        except PermissionError as error:
+            raise DirectoryUnusable(self._directory, "belongs to another account: give one of your own") from error
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self._file.seek(0)
+            holder = self._file.read().strip()
+            self._file.close()
+            raise DirectoryUnusable(
+                self._directory, f"is in use by process {holder}: stop it, or give another directory"
+            ) from None
+        self._file.truncate(0)
+        self._file.write(str(os.getpid()))
+        self._file.flush()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._file.close()
+
+
+def _temporary_parent() -> Path:
+    parent = Path(tempfile.gettempdir())
+    if can_reach(server_account(parent), parent / "any"):
+        return parent
+    SHARED_STATE.mkdir(mode=0o755, parents=True, exist_ok=True)
+    return SHARED_STATE
+
+
+def _remove_abandoned(parent: Path) -> None:
+    """Remove temporary homes of ours that no living process holds."""
+    for home in parent.glob(f"{_TEMPORARY}*/"):
+        try:
+            if home.is_symlink() or home.stat().st_uid != os.geteuid():
+                continue
+            with (home / "lock").open("r+") as lock:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(home)
+        except OSError:
+            continue  # in use, still being made, or its servers are just leaving
