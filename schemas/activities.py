@@ -1,0 +1,44 @@
+"""What activities are given and what they produced (design 2.3)."""
+
+from pydantic import Field
+
+from schemas.data import Answer, InLoop, Json, Object, Request, Templates, Text
+from schemas.revisions import VariableRead
+
+
+class ActivityScheduled(Request):
+    """Asks for the inputs of an activity to be bound."""
+
+    activity_id: Text
+    inputs: Templates = Field(default_factory=dict)
+    child_execution_id: Text | None = None
+
+
+class ActivityCompleted(InLoop):
+    """An output, stored flat under the activity's id, or as `output_mapping` says."""
+
+    activity_id: Text
+    output: Object
+    output_mapping: Templates | None = None
+    variables: Object | None = None
+
+
+class ActivityFailed(InLoop):
+    """An activity gave no output."""
+
+    activity_id: Text
+    error: Json
+
+
+class VariablesSet(InLoop):
+    """Sets names at the top level; templates allowed."""
+
+    variables: Templates
+
+
+class ActivityReady(Answer):
+    """The bound inputs; `missing` lists the references that came out null. `node_id` is the activity's id."""
+
+    inputs: Object
+    reads: list[VariableRead] = Field(default_factory=list)
+    missing: list[str] = Field(default_factory=list)

@@ -1,0 +1,74 @@
+"""Validation errors in one line that says which field, what is wrong, with which value, and the near miss."""
+
+from difflib import get_close_matches
+from types import UnionType
+from typing import Annotated, Union, get_args, get_origin
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from schemas.exact_json import dumps
+
+_SHOWN_CHARACTERS = 60
+_WORDS = {
+    "string_type": "should be a text",
+    "string_too_short": "should not be empty",
+    "int_type": "should be a whole number",
+    "bool_type": "should be true or false",
+    "list_type": "should be a list",
+    "tuple_type": "should be a list",
+    "is_instance_of": "should be an object",
+    "model_type": "should be an object",
+    "too_short": "should not be empty",
+}
+
+
+def explain(error: ValidationError, event_type: str, model: type[BaseModel]) -> str:
+    """Return one line for the first problem, and how many more there are."""
+    problems = error.errors(include_url=False)
+    first = _explain_one(problems[0], event_type, model)
+    return first if len(problems) == 1 else f"{first} (and {len(problems) - 1} more)"
+
+
+def _explain_one(problem: ErrorDetails, event_type: str, model: type[BaseModel]) -> str:
+    path = problem["loc"]
+    where = ".".join(("data", *(str(part) for part in path)))
+    match problem["type"]:
+        case "missing":
+            return f"{where} is missing; {event_type} needs it"
+        case "extra_forbidden":
+            known = _fields_at(model, path[:-1])
+            near = get_close_matches(str(path[-1]), known, n=1, cutoff=0.6)
+            hint = f"did you mean {near[0]}?" if near else f"known are: {', '.join(known)}"
+            return f"{where} is not a field of {event_type}; {hint}"
+        case kind:
+            what = _WORDS.get(kind, problem["msg"].replace("Input should", "should"))
+            return f"{where} {what}; got {_shown(problem['input'])}"
+
+
+def _shown(value: object) -> str:
+    """Return the value as JSON, cut to a readable length."""
+    try:
+        text = dumps(value).decode()
+    except TypeError:
+        text = repr(value)
+    return text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}…"
+
+
+def _fields_at(model: type[BaseModel], path: tuple[int | str, ...]) -> list[str]:
+    """Return the fields of the model that lies at `path` below `model`."""
+    for part in path:
+        if isinstance(part, str) and part in model.model_fields:
+            inner = _model_in(model.model_fields[part].annotation)
+            if inner is not None:
+                model = inner
+    return list(model.model_fields)
+
+
+def _model_in(annotation: object) -> type[BaseModel] | None:
+    """Return the first model that an annotation mentions."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    if get_origin(annotation) in (Annotated, Union, UnionType, list, tuple):
+        return next((found for part in get_args(annotation) if (found := _model_in(part)) is not None), None)
+    return None

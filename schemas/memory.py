@@ -1,0 +1,253 @@
+"""Durable memory: commands, requests of executions, outcomes, conflicts, changes (design 2.4; seed 003).
+
+A *request* comes with an execution (`node_id`; `subject` may be a kind of the run's subjects; `value` and
+`expected_version` may be templates). A *command* is complete: it names its item itself.
+"""
+
+from typing import Annotated, Literal
+
+from pydantic import Field, StringConstraints
+
+from schemas.data import Count, Data, Expected, Json, NodeRequest, Object, Outbound, Text, Timestamp
+from schemas.executions import SubjectRef
+
+Scope = Literal["workflow", "shared"]
+TtlUnit = Literal["seconds", "minutes", "hours", "days"]
+Operation = Literal["increment", "append", "union", "max", "min", "merge_patch"]
+WorkflowGlobal = Literal["workflow-global"]
+CommandSubject = Annotated[
+    WorkflowGlobal | SubjectRef,
+    Field(union_mode="left_to_right"),
+    Expected('{kind, id} (both texts) or "workflow-global"; a kind alone only means something in an execution'),
+]
+RequestSubject = Annotated[
+    Text | SubjectRef,
+    Field(union_mode="left_to_right"),
+    Expected('a kind of the run\'s subjects, {kind, id} (both texts), or "workflow-global"'),
+]
+#: A blank text passes here: the plan answers it with `expected_version_required`, as it does null.
+CommandVersion = Annotated[
+    Count | Annotated[str, StringConstraints(pattern=r"^\s*$")],
+    Field(union_mode="left_to_right"),
+    Expected("a whole number from 0; 0 means that nothing is stored yet"),
+]
+RequestVersion = Annotated[
+    Count | str,
+    Field(union_mode="left_to_right"),
+    Expected("a whole number from 0, or a reference such as {{n.version}}"),
+]
+Ttl = Annotated[int | Literal["keep"], Field(union_mode="left_to_right"), Expected('a whole number or "keep"')]
+
+
+class Writer(Data):
+    """Who writes: shown in outcomes, conflicts and history."""
+
+    execution_id: str | None = None
+    workflow: str | None = None
+    node_id: str | None = None
+    user_id: str | None = None
+
+
+class _Retention(Data):
+    ttl: Ttl | None = None
+    ttl_unit: TtlUnit | None = None
+
+
+class _WriteFields(_Retention):
+    type: Text
+    value: Json
+    conditional: bool | None = None
+    on_conflict: Literal["fail", "merge"] = "fail"
+
+
+class _UpdateFields(_Retention):
+    type: Text
+    operation: Operation
+    by: Json = None
+    value: Json = None
+    max_items: Annotated[int, Field(ge=1)] | None = None
+
+
+class _CommandFields(Data):
+    scope: Scope
+    subject: CommandSubject
+    key: Text
+    workflow: Text | None = None
+    writer: Writer | None = None
+
+
+class _RequestFields(NodeRequest):
+    scope: Scope
+    subject: RequestSubject
+    key: Text
+    #: The run's own workflow; it may be said, but not changed.
+    workflow: Text | None = None
+
+
+class MemoryWriteCommand(_CommandFields, _WriteFields):
+    """Write a value; with `expected_version`, only if the item still has that version."""
+
+    expected_version: CommandVersion | None = None
+    read_version: Count | None = None
+
+    @property
+    def is_conditional(self) -> bool:
+        """Tell whether the write asked for a condition, even where it then lacks the version."""
+        return self.conditional is True or "expected_version" in self.model_fields_set
+
+
+class MemoryReadCommand(_CommandFields):
+    """Read a value as `type`."""
+
+    type: Text
+
+
+class MemoryForgetCommand(_CommandFields):
+    """Forget a value; its versions go on counting."""
+
+
+class MemoryUpdateCommand(_CommandFields, _UpdateFields):
+    """Change a value where it is, so that hot items need no retry loop."""
+
+    read_version: Count | None = None
+
+
+class MemoryWriteRequest(_RequestFields, _WriteFields):
+    """`memory.write` of an execution."""
+
+    expected_version: RequestVersion | None = None
+
+    @property
+    def is_conditional(self) -> bool:
+        """Tell whether the write asked for a condition, even where it then lacks the version."""
+        return self.conditional is True or "expected_version" in self.model_fields_set
+
+
+class MemoryReadRequest(_RequestFields):
+    """`memory.read` of an execution."""
+
+    type: Text
+
+
+class MemoryForgetRequest(_RequestFields):
+    """`memory.forget` of an execution."""
+
+
+class MemoryUpdateRequest(_RequestFields, _UpdateFields):
+    """`memory.update` of an execution."""
+
+
+class Outcome(Outbound):
+    """The one outcome of a command. `address` is the canonical text."""
+
+    command_id: str
+    command_source: str
+    address: str
+
+
+class MemoryWritten(Outcome):
+    """The write happened; `merged` when a merge made it possible."""
+
+    version: int
+    expires_at: Timestamp
+    merged: bool = False
+
+
+class MemoryUpdated(Outcome):
+    """The update happened; `value` is the new value."""
+
+    version: int
+    value: Json
+    expires_at: Timestamp
+
+
+class MemoryConflicted(Outcome):
+    """Nothing was written: the item has another version than the one expected."""
+
+    expected_version: int
+    current_version: int
+
+
+class MemoryFound(Outcome):
+    """A value as the reader's type; `converted_from` names the stored type when it was converted."""
+
+    value: Json
+    type: str
+    version: int
+    written_at: Timestamp
+    expires_at: Timestamp
+    converted_from: str | None = None
+
+
+class MemoryMissing(Outcome):
+    """Never written, forgotten or expired."""
+
+    version: Literal[0] = 0
+
+
+class MemoryForgotten(Outcome):
+    """The item is gone; `existed` tells whether there was one."""
+
+    existed: bool
+
+
+class MemoryRejected(Outbound):
+    """The command could not be carried out; without `address` not even its item could be named."""
+
+    command_id: str
+    command_source: str
+    address: str | None = None
+    code: str
+    message: str
+
+
+class ConflictSide(Outbound):
+    """One value of a race. A value over 32 KiB is left out: `value_bytes` and `value_sha256` stand for it."""
+
+    value: Json = None
+    value_bytes: int | None = None
+    value_sha256: str | None = None
+    version: int | None = None
+    writer: Writer | None = None
+    written_at: Timestamp | None = None
+
+
+class ConflictDiff(Outbound):
+    """RFC 6902 patches; null where a side is missing or too large."""
+
+    base_to_current: list[Object] | None = None
+    base_to_attempted: list[Object] | None = None
+
+
+class MemoryConflictDetected(Outbound):
+    """A race between writers: reported whether or not the second write was applied."""
+
+    kind: Literal["conditional_write", "lost_update"]
+    address: str
+    command_id: str
+    command_source: str
+    expected_version: int | None = None
+    current_version: int
+    base: ConflictSide | None = None
+    current: ConflictSide | None = None
+    attempted: ConflictSide
+    diff: ConflictDiff | None = None
+    overlapping_paths: list[str] = Field(default_factory=list)
+    mergeable: bool = False
+    #: `rejected` (nothing was written), `merged`, or `overwritten` (a lost update).
+    resolution: Literal["rejected", "merged", "overwritten"]
+
+
+class MemoryChanged(Outbound):
+    """The newest state of an item; readers keep the highest `sequence`."""
+
+    change: Literal["written", "forgotten", "expired"]
+    address: str
+    version: int
+    previous_version: int
+    sequence: int
+    type: str | None = None
+    value: Json = None
+    writer: Writer | None = None
+    written_at: Timestamp | None = None
+    expires_at: Timestamp | None = None
