@@ -24,6 +24,7 @@ CODES: Mapping[str, str] = {
     "template_invalid": "a reference cannot be read: write {{a.b.0.c}} or {{a.b || c.d}}",
     "condition_invalid": "the condition cannot be read: the message points at the place",
     "target_not_an_object": "a dotted mapping target lies under a value that is no object: map it elsewhere",
+    "targets_overlap": "two mapping targets write the same place: map one of them elsewhere",
     "collection_invalid": "a ForEach needs a list: the message says what came instead",
     "loop_unknown": "the ForEach node of the iteration was never opened: publish foreach.open first",
     "output_too_large": "an activity's output is over 512 KiB: store a reference",
