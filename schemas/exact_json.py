@@ -13,8 +13,8 @@ from typing import Any, Self, TypeAlias, cast
 
 import orjson
 
-JsonValue: TypeAlias = "bool | int | Decimal | str | list[JsonValue] | dict[str, JsonValue] | None"
-JsonObject: TypeAlias = "dict[str, JsonValue]"
+JsonValue: TypeAlias = bool | int | Decimal | str | list["JsonValue"] | dict[str, "JsonValue"] | None
+JsonObject: TypeAlias = dict[str, JsonValue]
 
 #: Digits that orjson reads without loss: its integers are 64 bits wide.
 _SAFE_DIGITS = 18

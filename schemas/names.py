@@ -1,5 +1,7 @@
 """Which names a node or variable may have (design section 3)."""
 
+import re
+
 from schemas.errors import Rejection
 from schemas.limits import Limits
 
@@ -18,22 +20,27 @@ RESERVED_NAMES = frozenset(
         "outputs",
     }
 )
-#: Characters that the reference grammar gives a meaning to.
-_FORBIDDEN = frozenset(".{}|")
+#: Characters that the reference grammar gives a meaning to, and control characters.
+_FORBIDDEN = re.compile(r"[.{}|\x00-\x1f]")
 
 
 def check_name(name: str, what: str, limits: Limits) -> None:
     """Raise `Rejection` (`name_invalid`, `reserved_name`) unless a node or variable may be called so."""
+    check_spelling(name, what, limits)
+    if name in RESERVED_NAMES:
+        raise Rejection("reserved_name", f"{what} {name!r} is reserved; choose another name")
+
+
+def check_spelling(name: str, what: str, limits: Limits) -> None:
+    """Raise `Rejection` (`name_invalid`) unless a reference can hold the name; inside of objects all names are free."""
     if not name or len(name) > limits.name_characters:
         raise Rejection(
             "name_invalid",
             f"{what} {name[:40]!r} has {len(name)} characters; 1 to {limits.name_characters} are allowed",
         )
-    if name != name.strip() or any(character in _FORBIDDEN or ord(character) < 0x20 for character in name):
+    if name != name.strip() or _FORBIDDEN.search(name):
         raise Rejection(
             "name_invalid",
             f"{what} {name!r} holds white space at an end, a control character or one of . {{ }} |; "
             "it could not be referenced",
         )
-    if name in RESERVED_NAMES:
-        raise Rejection("reserved_name", f"{what} {name!r} is reserved; choose another name")
