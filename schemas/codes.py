@@ -24,7 +24,6 @@ CODES: Mapping[str, str] = {
     "template_invalid": "a reference cannot be read: write {{a.b.0.c}} or {{a.b || c.d}}",
     "condition_invalid": "the condition cannot be read: the message points at the place",
     "comparison_invalid": "the two values have no such comparison: the message shows them; guard it or compare a part",
-    "targets_overlap": "one mapping target lies inside another: keep one of them",
     "target_not_an_object": "a dotted mapping target lies under a value that is no object: map it elsewhere",
     "targets_overlap": "two mapping targets write the same place: map one of them elsewhere",
     "collection_invalid": "a ForEach needs a list: the message says what came instead",
