@@ -26,6 +26,8 @@ CODES: Mapping[str, str] = {
     "comparison_invalid": "the two values have no such comparison: the message shows them; guard it or compare a part",
     "target_not_an_object": "a dotted mapping target lies under a value that is no object: map it elsewhere",
     "targets_overlap": "two mapping targets write the same place: map one of them elsewhere",
+    "max_items_invalid": "max_items is 1 to 1,000, or left out for 20",
+    "max_chars_invalid": "max_chars is at least 1, or left out for 1,200",
     "collection_invalid": "a ForEach needs a list: the message says what came instead",
     "loop_unknown": "the ForEach node of the iteration was never opened: publish foreach.open first",
     "output_too_large": "an activity's output is over 512 KiB: store a reference",

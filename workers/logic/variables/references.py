@@ -119,12 +119,17 @@ def _parse_path(text: str, start: int, end: int) -> Path:
 
 
 def template_invalid(text: str, place: int, what: str) -> Rejection:
-    """Build the error for a reference that is wrong at `text[place]`; people count from 1."""
+    """Build the error for a reference that is wrong at `text[place]`."""
+    return Rejection("template_invalid", pointing_at(text, place, what))
+
+
+def pointing_at(text: str, place: int, what: str) -> str:
+    """Say where in a text something is wrong; people count characters from 1."""
     begin = max(0, place - _EXCERPT_CHARACTERS // 2)
     excerpt = text[begin : begin + _EXCERPT_CHARACTERS]
     before = "…" if begin else ""
     after = "…" if begin + _EXCERPT_CHARACTERS < len(text) else ""
-    return Rejection("template_invalid", f"at character {place + 1} of {before}{excerpt!r}{after}: {what}")
+    return f"at character {place + 1} of {before}{excerpt!r}{after}: {what}"
 
 
 def descend(value: JsonValue, segments: Sequence[str]) -> JsonValue | Missing:
