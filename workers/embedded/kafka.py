@@ -95,7 +95,7 @@ class EmbeddedKafka:
                 raise StartFailed("the embedded Kafka broker", f"ended with code {self._child.exit_code}", self._log)
             # Connecting first: aiokafka logs an error for each attempt that is refused.
             with contextlib.suppress(OSError, TimeoutError, KafkaError):
-                _, writer = await asyncio.wait_for(asyncio.open_connection(ports.LOOPBACK, port), 5)
+                _, writer = await asyncio.wait_for(asyncio.open_connection(ports.LOOPBACK, port), 2)
                 writer.close()
                 await writer.wait_closed()
                 if await _cluster_id(address) != self.cluster_id:
@@ -108,7 +108,7 @@ class EmbeddedKafka:
 
 
 async def _cluster_id(address: str) -> str:
-    admin = AIOKafkaAdminClient(bootstrap_servers=address, request_timeout_ms=5000)
+    admin = AIOKafkaAdminClient(bootstrap_servers=address, request_timeout_ms=2000)
     try:
         await admin.start()
         return str((await admin.describe_cluster())["cluster_id"])

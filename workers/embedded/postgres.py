@@ -160,12 +160,12 @@ class EmbeddedPostgres:
                     return False
                 raise StartFailed("PostgreSQL", f"ended with code {self._child.exit_code}", self._log)
             with contextlib.suppress(OSError, TimeoutError, asyncpg.PostgresError):
-                connection = await asyncpg.connect(f"{server}/postgres", timeout=5)
+                connection = await asyncpg.connect(f"{server}/postgres", timeout=2)
                 try:
                     if not await connection.fetchval("SELECT true FROM pg_database WHERE datname = 'tallystick'"):
                         await connection.execute("CREATE DATABASE tallystick")
                 finally:
-                    await connection.close(timeout=5)
+                    await connection.close(timeout=2)
                 self.dsn = f"{server}/tallystick"
                 self._on_progress(f"PostgreSQL listens on {ports.LOOPBACK}:{port}")
                 return True
