@@ -6,7 +6,7 @@ A *request* comes with an execution (`node_id`; `subject` may be a kind of the r
 
 from typing import Annotated, Literal
 
-from pydantic import Field, StringConstraints
+from pydantic import Field
 
 from schemas.data import Count, Data, Expected, Json, NodeRequest, Object, Outbound, Text, Timestamp
 from schemas.executions import SubjectRef
@@ -25,9 +25,10 @@ RequestSubject = Annotated[
     Field(union_mode="left_to_right"),
     Expected('a kind of the run\'s subjects, {kind, id} (both texts), or "workflow-global"'),
 ]
-#: A blank text passes here: the plan answers it with `expected_version_required`, as it does null.
+#: A text passes here, as a template may leave it behind: the plan reads "3" as 3, and answers a blank one with
+#: `expected_version_required`, as it does null.
 CommandVersion = Annotated[
-    Count | Annotated[str, StringConstraints(pattern=r"^\s*$")],
+    Count | str,
     Field(union_mode="left_to_right"),
     Expected("a whole number from 0; 0 means that nothing is stored yet"),
 ]
@@ -84,16 +85,20 @@ class _RequestFields(NodeRequest):
     workflow: Text | None = None
 
 
-class MemoryWriteCommand(_CommandFields, _WriteFields):
-    """Write a value; with `expected_version`, only if the item still has that version."""
-
+class _Condition(Data):
+    conditional: bool | None = None
     expected_version: CommandVersion | None = None
-    read_version: Count | None = None
 
     @property
     def is_conditional(self) -> bool:
-        """Tell whether the write asked for a condition, even where it then lacks the version."""
+        """Tell whether the command asked for a condition, even where it then lacks the version."""
         return self.conditional is True or "expected_version" in self.model_fields_set
+
+
+class MemoryWriteCommand(_CommandFields, _WriteFields, _Condition):
+    """Write a value; with `expected_version`, only if the item still has that version."""
+
+    read_version: Count | None = None
 
 
 class MemoryReadCommand(_CommandFields):
@@ -102,11 +107,11 @@ class MemoryReadCommand(_CommandFields):
     type: Text
 
 
-class MemoryForgetCommand(_CommandFields):
-    """Forget a value; its versions go on counting."""
+class MemoryForgetCommand(_CommandFields, _Condition):
+    """Forget a value, with `expected_version` only that version; its versions go on counting."""
 
 
-class MemoryUpdateCommand(_CommandFields, _UpdateFields):
+class MemoryUpdateCommand(_CommandFields, _UpdateFields, _Condition):
     """Change a value where it is, so that hot items need no retry loop."""
 
     read_version: Count | None = None

@@ -1,0 +1,84 @@
+"""Decision -> the events that tell of it. Ids derive from what caused them, so every delivery gives the same."""
+
+from typing import cast
+from urllib.parse import unquote
+
+from schemas.envelope import Event
+from schemas.exact_json import JsonObject, Raw
+from schemas.identity import derived_id
+from workers.logic.memory.decide import Decision
+from workers.logic.memory.items import Item
+from workers.logic.memory.timestamps import timestamp
+
+SOURCE = "/tallystick/memory"
+
+
+def outcome_event(decision: Decision) -> Event:
+    """Return the one outcome of a command."""
+    command = decision.command
+    return Event(
+        id=derived_id(command.key, "outcome"),
+        source=SOURCE,
+        type=decision.outcome_type,
+        subject=command.event.subject,
+        tenant=command.event.tenant,
+        traceparent=command.event.traceparent,
+        data=decision.outcome,
+    )
+
+
+def conflict_event(decision: Decision) -> Event | None:
+    """Return the report of the race that a command met, if it met one."""
+    if decision.conflict is None:
+        return None
+    command = decision.command
+    return Event(
+        id=derived_id(command.key, "conflict"),
+        source=SOURCE,
+        type="memory.conflict_detected",
+        subject=command.event.subject,
+        tenant=command.event.tenant,
+        traceparent=command.event.traceparent,
+        data=decision.conflict,
+    )
+
+
+def reply_key(decision: Decision) -> str:
+    """Return the Kafka key of an outcome: the execution, else the reply key, else the address (design 2.2)."""
+    event = decision.command.event
+    key = event.subject or event.replykey or decision.command.address
+    assert key is not None, "a command that nobody could be answered to is a dead letter"
+    return key
+
+
+def changed_event(item: Item) -> Event:
+    """Return the newest state of an item. It is made of the row alone: whoever sends it again sends the same."""
+    assert item.changed_by is not None, "a change has a cause"
+    assert item.change is not None, "a change has a kind"
+    live = item.value is not None
+    data: dict[str, object] = {
+        "change": item.change,
+        "address": item.address,
+        "version": item.version if live else 0,
+        "previous_version": item.previous_version,
+        "sequence": item.sequence,
+        "type": item.type,
+        "value": Raw(item.value) if item.value is not None else None,
+        "writer": Raw(item.writer) if item.writer is not None else None,
+        "written_at": timestamp(item.changed_at) if live and item.changed_at is not None else None,
+        "expires_at": timestamp(item.expires_at) if item.expires_at is not None else None,
+    }
+    return Event(
+        id=derived_id(item.changed_by, "changed"),
+        source=SOURCE,
+        type="memory.changed",
+        tenant=tenant_of(item.address),
+        traceparent=item.traceparent,
+        data=cast("JsonObject", data),
+    )
+
+
+def tenant_of(address: str) -> str:
+    """Return the tenant of a canonical address."""
+    segment, _, _ = address.partition("/")
+    return unquote(segment)

@@ -1,0 +1,162 @@
+"""A batch of commands over locked items -> one decision each, and what to write (design section 5).
+
+The same address many times in a batch is a loop; the same command twice gives its first decision.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import Enum
+from uuid import UUID
+
+from workers.logic.memory.commands import Command, Forget, ListRecords, Rules, Update, Write
+from workers.logic.memory.conversations import Listing, overlaid
+from workers.logic.memory.decide import Decision, Situation, decide
+from workers.logic.memory.items import Item, Version
+
+
+class Seen(Enum):
+    """Why a command is not decided now."""
+
+    #: It was decided in an earlier batch: what was stored then is sent again.
+    BEFORE = "before"
+    #: It came twice in this batch: its one decision is sent once.
+    IN_BATCH = "in_batch"
+    #: Its id was used before for other content: a dead letter (`id_reused`).
+    REUSED = "reused"
+
+
+Answer = Decision | Seen
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """What was read, under the items' locks, before deciding. What is not listed was not stored."""
+
+    items: Mapping[str, Item] = field(default_factory=dict)
+    #: Command key -> content digest of the commands that were decided before.
+    known: Mapping[UUID, bytes] = field(default_factory=dict)
+    #: (address, version) -> entry of the history: the bases that `needed_bases` asked for.
+    bases: Mapping[tuple[str, int], Version] = field(default_factory=dict)
+    #: Prefix -> conversation records below it.
+    listings: Mapping[str, Listing] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The answer to each command, in their order, and the state afterwards."""
+
+    answers: Sequence[Answer]
+    #: The items that changed, as they are after the batch.
+    items: Mapping[str, Item]
+    #: The new entries of the history, without those that the batch erased again.
+    versions: Sequence[Version]
+    #: Address -> the version up to which its history is to be erased.
+    erased: Mapping[str, int]
+
+    @property
+    def decisions(self) -> Iterable[Decision]:
+        """The decisions that are new."""
+        return (answer for answer in self.answers if isinstance(answer, Decision))
+
+
+def needed_bases(commands: Iterable[Command], items: Mapping[str, Item]) -> list[tuple[str, int]]:
+    """Return the entries of the history that a conflict of these commands would show.
+
+    The version in the row itself, and those that the batch writes, are at hand.
+    """
+    needed: set[tuple[str, int]] = set()
+    for command in commands:
+        base = _base_of(command)
+        if not base or command.address is None:
+            continue
+        item = items.get(command.address)
+        if item is not None and item.erased_version < base < item.version:
+            needed.add((command.address, base))
+    return sorted(needed)
+
+
+def _base_of(command: Command) -> int | None:
+    request = command.request
+    if isinstance(request, Write):
+        return request.expected if request.expected is not None else request.read_version
+    if isinstance(request, (Forget, Update)):
+        return request.expected
+    return None
+
+
+def needed_listings(commands: Iterable[Command]) -> list[str]:
+    """Return the prefixes whose conversation records are asked for."""
+    return sorted({command.request.prefix for command in commands if isinstance(command.request, ListRecords)})
+
+
+def plan(commands: Iterable[Command], stored: Stored, *, now: datetime, rules: Rules) -> Plan:
+    """Decide a batch, in order. `now` is the database's clock, read under the items' locks."""
+    folding = _Folding(stored, now, rules)
+    answers = [folding.answer(command) for command in commands]
+    return Plan(answers, folding.changed, folding.kept_versions(), folding.erased)
+
+
+class _Folding:
+    """The state of the items while a batch is decided."""
+
+    def __init__(self, stored: Stored, now: datetime, rules: Rules) -> None:
+        self._stored = stored
+        self._now = now
+        self._rules = rules
+        self._digests: dict[UUID, bytes] = {}
+        self._history = dict(stored.bases)
+        self._versions: list[Version] = []
+        self.changed: dict[str, Item] = {}
+        self.erased: dict[str, int] = {}
+
+    def answer(self, command: Command) -> Answer:
+        key = command.key
+        known = self._stored.known.get(key)
+        if known is not None:
+            return Seen.BEFORE if known == command.digest else Seen.REUSED
+        known = self._digests.get(key)
+        if known is not None:
+            return Seen.IN_BATCH if known == command.digest else Seen.REUSED
+        self._digests[key] = command.digest
+        item = self._item(command.address)
+        decision = decide(command, Situation(item, self._now, self._rules, self._history, self._listing))
+        if decision.item is not None:
+            self._apply(item, decision)
+        return decision
+
+    def _item(self, address: str | None) -> Item:
+        if address is None:
+            return Item("")
+        return self.changed.get(address) or self._stored.items.get(address) or Item(address)
+
+    def _apply(self, before: Item, decision: Decision) -> None:
+        assert decision.item is not None
+        item = decision.item
+        if before.value is not None and before.address not in self.changed:
+            self._remember(before)
+        self.changed[item.address] = item
+        if decision.version is None:
+            self.erased[item.address] = item.erased_version
+        else:
+            self._versions.append(decision.version)
+            self._history[item.address, item.version] = decision.version
+
+    def _remember(self, row: Item) -> None:
+        """Keep the row's own version at hand: the batch replaces it, and later commands may have started from it."""
+        assert row.type is not None
+        assert row.changed_at is not None
+        assert row.expires_at is not None
+        assert row.changed_by is not None
+        self._history[row.address, row.version] = Version(
+            row.address, row.version, row.type, row.value, row.writer, row.changed_at, row.expires_at, row.changed_by
+        )
+
+    def _listing(self, prefix: str) -> Listing:
+        listing = self._stored.listings.get(prefix, Listing())
+        return overlaid(listing, prefix, self._stored.items, self.changed.values(), self._now)
+
+    def kept_versions(self) -> list[Version]:
+        if not self.erased:
+            return self._versions
+        return [entry for entry in self._versions if entry.version > self.erased.get(entry.address, 0)]
