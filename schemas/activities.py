@@ -18,7 +18,8 @@ class ActivityCompleted(InLoop):
     """An output, stored flat under the activity's id, or as `output_mapping` says."""
 
     activity_id: Text
-    output: Object
+    #: An object as a rule; any other JSON is kept as it is, since a loop's body may give plain items.
+    output: Json
     output_mapping: Templates | None = None
     variables: Object | None = None
 
@@ -37,8 +38,9 @@ class VariablesSet(InLoop):
 
 
 class ActivityReady(Answer):
-    """The bound inputs; `missing` lists the references that came out null. `node_id` is the activity's id."""
+    """The bound inputs; `missing` lists the references that came out null. `node_id` is the activity's id too."""
 
+    activity_id: str
     inputs: Object
     reads: list[VariableRead] = Field(default_factory=list)
     missing: list[str] = Field(default_factory=list)

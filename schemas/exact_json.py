@@ -43,10 +43,8 @@ class Literal(Decimal):
         return number
 
 
-class Raw(bytes):
-    """JSON bytes that are written as they are: a stored value that nobody looked into."""
-
-    __slots__ = ()
+#: JSON bytes that are written as they are: a stored value that nobody looked into.
+Raw = orjson.Fragment
 
 
 def _number(text: str) -> Decimal:
@@ -103,8 +101,6 @@ def _textual_depth(data: bytes) -> int:
 
 
 def _default(value: object) -> orjson.Fragment:
-    if isinstance(value, Raw):
-        return orjson.Fragment(value)
     if isinstance(value, Literal):
         return orjson.Fragment(value.text)
     if isinstance(value, Decimal):

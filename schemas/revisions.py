@@ -4,17 +4,22 @@ from schemas.data import Iteration, Json, Outbound, Revision
 
 
 class VariableRead(Outbound):
-    """One reference that was looked up. `fallback` is the path that answered when the first one was null."""
+    """One path that was looked up; `fallback` when an earlier path of the same reference was null.
+
+    `node_id` names the reader where it is another node than the revision's cause.
+    """
 
     path: str
     found: bool
-    fallback: str | None = None
+    fallback: bool = False
+    node_id: str | None = None
 
 
 class VariableWrite(Outbound):
-    """One path that was set; a null `value` with `removed` means that it went away."""
+    """One path that was set (`frame`: in that loop iteration); `removed`: it went away."""
 
     path: str
+    frame: str | None = None
     value: Json = None
     removed: bool = False
 

@@ -69,7 +69,7 @@ def test_an_execution_scoped_type_needs_its_subject() -> None:
         ("memory.write", {**REQUEST, "expected_versoin": 1}, "data.expected_versoin is not a field of memory.write; did you mean expected_version?"),
         ("execution.started", {"workflow": {"name": "w", "verison": "1"}}, "data.workflow.verison is not a field of execution.started; did you mean version?"),
         ("execution.started", {}, "data.workflow is missing; execution.started needs it"),
-        ("activity.completed", {"activity_id": "a", "output": [1]}, "data.output should be an object; got [1]"),
+        ("activity.completed", {"activity_id": "a", "output": {}, "variables": [1]}, "data.variables should be an object; got [1]"),
         ("activity.completed", {"activity_id": 7, "output": {}}, "data.activity_id should be a text; got 7"),
         ("scratchpad.append", {"node_id": "n", "key": "k", "max_items": 1001}, "data.max_items should be less than or equal to 1000; got 1001"),
         ("scratchpad.write", {"node_id": "n", "key": ""}, 'data.key should not be empty; got ""'),
@@ -87,7 +87,7 @@ def test_wrong_data_is_refused_in_one_line_that_names_the_field(event_type: str,
 
 
 def test_a_long_value_is_shortened_in_the_message() -> None:
-    refused = refusal("activity.completed", {"activity_id": "a", "output": "x" * 10_000})
+    refused = refusal("activity.completed", {"activity_id": "a", "output": {}, "variables": "x" * 10_000})
 
     assert len(refused.message) < 200
 

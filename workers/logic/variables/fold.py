@@ -1,0 +1,167 @@
+"""The fold of a variable store: one event in, one revision out.
+
+Replaying the changes of revisions 1 to N gives the store at N, and any cut of the same events into batches
+gives the same revisions: `apply` looks at nothing but its arguments.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from schemas.envelope import Event
+from schemas.errors import Rejection
+from schemas.exact_json import JsonObject, dumps
+from schemas.registry import OUTCOME_TYPES
+from workers.logic.variables import (
+    activities,
+    decisions,
+    lifecycle,
+    loops,
+    memory_requests,
+    scratchpad_requests,
+)
+from workers.logic.variables.requests import settle
+from workers.logic.variables.state import ExecutionState, Request
+from workers.logic.variables.step import Context, Outgoing, Step
+
+Arrival = Callable[[Step, JsonObject], None]
+Run = Callable[[Step, Request], None]
+
+_ARRIVALS: Mapping[str, Arrival] = {
+    "execution.started": lifecycle.started,
+    "execution.completed": lifecycle.completed,
+    "execution.failed": lifecycle.failed,
+    "execution.cancelled": lifecycle.cancelled,
+    "child.completed": lifecycle.child_completed,
+    "activity.scheduled": activities.scheduled,
+    "activity.completed": activities.completed,
+    "activity.failed": activities.failed,
+    "variables.set": activities.set_variables,
+    "condition.evaluate": decisions.asked,
+    "parallel.join": loops.join_asked,
+    "foreach.open": loops.open_asked,
+    "foreach.close": loops.close_asked,
+    "scratchpad.write": scratchpad_requests.asked,
+    "scratchpad.append": scratchpad_requests.asked,
+    "scratchpad.read": scratchpad_requests.asked,
+    "scratchpad.summarize": scratchpad_requests.asked,
+    "scratchpad.clear": scratchpad_requests.asked,
+    "memory.write": memory_requests.asked,
+    "memory.read": memory_requests.asked,
+    "memory.forget": memory_requests.asked,
+    "memory.update": memory_requests.asked,
+    "conversation.add": memory_requests.asked,
+    "conversation.get": memory_requests.asked,
+    "conversation.get_all": memory_requests.asked,
+    "conversation.delete": memory_requests.asked,
+}
+_RUNS: Mapping[str, Run] = {
+    "activity.scheduled": activities.ready,
+    "variables.set": activities.apply_variables,
+    "condition.evaluate": decisions.decide,
+    "parallel.join": loops.join,
+    "foreach.open": loops.open_loop,
+    "foreach.close": loops.close_loop,
+}
+#: Events without a node that could be answered: what is wrong with them goes to the dead letters.
+_WITHOUT_NODE = frozenset(
+    {"execution.started", "execution.completed", "execution.failed", "execution.cancelled", "variables.set"}
+)
+#: Refusals of a whole event: nobody could be answered, or nothing of it may be kept.
+_REFUSED_WHOLE = frozenset({"name_invalid", "reserved_name", "unknown_parent"})
+#: Refusals of an output that was too large to keep: the original bytes are kept as a dead letter.
+_KEPT_AS_DEAD_LETTER = frozenset({"output_too_large", "store_too_large"})
+
+
+@dataclass(frozen=True, slots=True)
+class Revision:
+    """What one event did. `body` (JSON) holds cause, reads and `late`; `changes` the entries that it set or deleted.
+
+    `dead_letter` is a code and message when the event was recorded but its content could not be kept.
+    """
+
+    revision: int
+    body: bytes
+    changes: dict[str, bytes | None]
+    outgoing: tuple[Outgoing, ...]
+    dead_letter: tuple[str, str] | None = None
+
+
+def apply(state: ExecutionState, event: Event, *, context: Context) -> Revision | None:
+    """Apply `event`, whose data is valid, to `state`.
+
+    Returns None when there is nothing to record (an outcome that no open request asked for).
+    Raises `Rejection`, with `state` as it was, when the event belongs to the dead letters.
+    """
+    state.begin()
+    try:
+        return _applied(state, event, context)
+    except Rejection as rejection:
+        state.undo()
+        if event.type in _WITHOUT_NODE or rejection.reason in _REFUSED_WHOLE:
+            raise
+        return _refused(state, event, context, rejection)
+    except BaseException:
+        state.undo()
+        raise
+
+
+def _applied(state: ExecutionState, event: Event, context: Context) -> Revision | None:
+    step = Step(state, event, context)
+    late = state.ended
+    if event.type in OUTCOME_TYPES:
+        if not memory_requests.outcome(step):
+            state.undo()
+            return None
+    else:
+        _ARRIVALS[event.type](step, event.data)
+    return _closed(step, late=late)
+
+
+def _refused(state: ExecutionState, event: Event, context: Context, rejection: Rejection) -> Revision:
+    """Record that a request or output was refused: its node failed, what waited for it goes on."""
+    state.begin()
+    step = Step(state, event, context)
+    late = state.ended
+    activities.refuse(step, event.data, rejection)
+    if rejection.reason in _KEPT_AS_DEAD_LETTER:
+        step.failure = (rejection.reason, rejection.message)
+    return _closed(step, late=late)
+
+
+def _closed(step: Step, *, late: bool) -> Revision:
+    """Run what the event set free, end the execution if it may end, and number the revision."""
+    state = step.state
+    settle(step, _run)
+    lifecycle.complete_if_idle(step)
+    state.set_head(revision=state.revision + 1)
+    if state.ended:
+        lifecycle.finalize(step)
+    return Revision(
+        revision=state.revision,
+        body=dumps(_body(step, late=late)),
+        outgoing=tuple(step.outgoing),
+        changes=state.keep(),
+        dead_letter=step.failure,
+    )
+
+
+def _run(step: Step, request: Request) -> None:
+    if request.type.startswith(("memory.", "conversation.")):
+        memory_requests.run(step, request)
+    elif request.type.startswith("scratchpad."):
+        scratchpad_requests.run(step, request)
+    else:
+        _RUNS[request.type](step, request)
+
+
+def _body(step: Step, *, late: bool) -> JsonObject:
+    event = step.event
+    cause: JsonObject = {"id": event.id, "source": event.source, "type": event.type}
+    for name in ("activity_id", "node_id", "iteration"):
+        if event.data.get(name):
+            cause[name] = event.data[name]
+    body: JsonObject = {"cause": cause, "reads": list(step.reads), "late": late}
+    if event.traceparent is not None:
+        body["traceparent"] = event.traceparent
+    body["at"] = step.context.now.isoformat()
+    return body

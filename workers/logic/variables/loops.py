@@ -1,0 +1,180 @@
+"""Parallel and ForEach: declared order and index order, whatever finishes first (camunda#4860, dify#29989)."""
+
+from typing import cast
+
+from schemas.errors import Rejection
+from schemas.exact_json import JsonObject, JsonValue, dumps
+from schemas.names import check_name
+from workers.logic.variables import entries
+from workers.logic.variables.activities import SCHEDULED, after_of
+from workers.logic.variables.references import MISSING, Lookup, Missing, Path, Reference, descend
+from workers.logic.variables.requests import Asked, accept, answer_with, finish, frame_of, lookup_of
+from workers.logic.variables.state import Request
+from workers.logic.variables.step import Step
+from workers.logic.variables.templates import Template, parse_template
+
+DEFAULT_OUTPUT_VARIABLE = "parallel_results"
+
+
+def join_asked(step: Step, body: JsonObject) -> None:
+    """Take in `parallel.join`: it waits for the branches that are outstanding."""
+    node_id = str(body["node_id"])
+    variable = str(body.get("output_variable") or DEFAULT_OUTPUT_VARIABLE)
+    check_name(node_id, "the node id", step.limits)
+    check_name(variable, "the output variable", step.limits)
+    accept(
+        step,
+        Asked(
+            type=step.event.type,
+            node_id=node_id,
+            frame=frame_of(body),
+            body=body,
+            references=tuple(Reference((path,)) for path in _branches(body)),
+            after=after_of(body),
+            provides=(node_id, variable),
+        ),
+    )
+
+
+def _branches(body: JsonObject) -> list[Path]:
+    return [Path((str(branch),)) for branch in cast("list[JsonValue]", body["branches"])]
+
+
+def join(step: Step, request: Request) -> None:
+    """Gather the branches' outputs in declared order; a failed or absent branch is null."""
+    lookup = lookup_of(step, request)
+    results: JsonObject = {}
+    for path in _branches(request.body):
+        value = lookup(path)
+        results[path.segments[0]] = None if value is MISSING else value
+    step.check_result(results, "the joined branches")
+    variable = request.provides[1]
+    step.set_variable(request.frame, (variable,), results)
+    step.set_last_output({"frame": request.frame, "name": variable})
+    data: JsonObject = {"output_variable": variable, "results": results}
+    step.answer(request, "parallel.joined", data)
+    finish(step, request, {variable: results, request.node_id: {"done": True}})
+
+
+# -- ForEach
+
+
+def open_asked(step: Step, body: JsonObject) -> None:
+    """Take in `foreach.open`: it waits for its collection and for what its input mapping references outside."""
+    node_id = str(body["node_id"])
+    item_variable = str(body["item_variable"])
+    check_name(node_id, "the node id", step.limits)
+    check_name(item_variable, "the item variable", step.limits)
+    outside = tuple(
+        reference
+        for reference in _inputs(body).references
+        if any(path.segments[0] != item_variable for path in reference.paths)
+    )
+    accept(
+        step,
+        Asked(
+            type=step.event.type,
+            node_id=node_id,
+            frame=frame_of(body),
+            body=body,
+            references=(*parse_template(body["collection"]).references, *outside),
+            after=after_of(body),
+        ),
+    )
+
+
+def _inputs(body: JsonObject) -> Template:
+    return parse_template(body.get("input_mapping") or {})
+
+
+def open_loop(step: Step, request: Request) -> None:
+    """Give each item its own frame, and answer with the items and their inputs."""
+    body = request.body
+    lookup = lookup_of(step, request)
+    collection, reads = parse_template(body["collection"]).render(lookup, step.limits.result_bytes)
+    step.note_reads(reads, request.node_id)
+    if not isinstance(collection, list):
+        shown = dumps(collection)[:60].decode(errors="replace")
+        raise Rejection("collection_invalid", f"the collection of {request.node_id!r} is {shown}; reference a list")
+    item_variable = str(body["item_variable"])
+    inputs = _inputs(body)
+    items: list[JsonValue] = []
+    for index, item in enumerate(collection):
+        bound, item_reads = inputs.render(_with_item(lookup, item_variable, item), step.limits.result_bytes)
+        if index == 0:
+            step.note_reads(item_reads, request.node_id)
+        items.append({"index": index, "item": item, "inputs": bound})
+    step.check_result(items, f"the items of {request.node_id!r}")
+    _clear_former_iterations(step, request)
+    for index, item in enumerate(collection):
+        step.set_variable(entries.inner_frame(request.frame, request.node_id, index), (item_variable,), item)
+    step.state.write(entries.loop(request.frame, request.node_id), {"count": len(collection)})
+    step.answer(request, "foreach.opened", {"items": items})
+    finish(step, request, {})
+
+
+def _with_item(lookup: Lookup, item_variable: str, item: JsonValue) -> Lookup:
+    def with_item(path: Path) -> JsonValue | Missing:
+        return descend(item, path.segments[1:]) if path.segments[0] == item_variable else lookup(path)
+
+    return with_item
+
+
+def _clear_former_iterations(step: Step, request: Request) -> None:
+    """Empty a loop that is opened again: results of the time before must not flow into this one."""
+    former = step.state.read(entries.loop(request.frame, request.node_id))
+    count = cast("int", former["count"]) if isinstance(former, dict) else 0
+    for index in range(count):
+        frame = entries.inner_frame(request.frame, request.node_id, index)
+        for node_id, _ in list(step.state.nodes_of(frame)):
+            step.state.remove(entries.node(frame, node_id))
+            step.state.remove_variable(frame, node_id)
+
+
+def close_asked(step: Step, body: JsonObject) -> None:
+    """Take in `foreach.close`: it waits for everything outstanding in the loop's iterations."""
+    node_id = str(body["node_id"])
+    frame = frame_of(body)
+    inside = entries.inner_frame(frame, node_id, 0).removesuffix("0]")
+    awaited = tuple(request.key for request in step.state.requests if request.frame.startswith(inside))
+    accept(
+        step,
+        Asked(
+            type=step.event.type,
+            node_id=node_id,
+            frame=frame,
+            body=body,
+            references=(Reference((Path((node_id,)),)),),
+            after=after_of(body),
+        ),
+        also_awaits=awaited,
+    )
+
+
+def close_loop(step: Step, request: Request) -> None:
+    """Answer with the results by index: the body's output, or an object by activity where it has several."""
+    opened = step.state.read(entries.loop(request.frame, request.node_id))
+    if not isinstance(opened, dict):
+        raise Rejection("loop_unknown", f"the loop {request.node_id!r} was never opened; send foreach.open first")
+    frames = [
+        entries.inner_frame(request.frame, request.node_id, index) for index in range(cast("int", opened["count"]))
+    ]
+    outputs = [_outputs_of(step, frame) for frame in frames]
+    activity_ids = {activity_id for output in outputs for activity_id in output}
+    several = len(activity_ids) > 1
+    results: list[JsonValue] = [
+        (output or None) if several else next(iter(output.values()), None) for output in outputs
+    ]
+    step.check_result(results, f"the results of {request.node_id!r}")
+    answer_with(step, request, "foreach.closed", {"results": results}, {"results": results, "done": True})
+
+
+def _outputs_of(step: Step, frame: str) -> JsonObject:
+    """Return what the activities of one iteration gave themselves; nothing that it merely inherited."""
+    found: JsonObject = {}
+    for node_id, ended in step.state.nodes_of(frame):
+        if ended["type"] != SCHEDULED or ended["ended"] != "answered":
+            continue
+        value = step.state.variable(frame, (node_id,))
+        found[node_id] = None if value is MISSING else value
+    return found

@@ -1,0 +1,113 @@
+"""Scratchpad requests (seed 001): one at a time within a namespace, answered with INPUT and OUTPUT."""
+
+from schemas.errors import Rejection
+from schemas.exact_json import JsonObject, JsonValue, dumps
+from schemas.names import check_name
+from workers.logic.variables import entries, scratchpad
+from workers.logic.variables.activities import after_of
+from workers.logic.variables.references import MISSING, Path
+from workers.logic.variables.requests import Asked, accept, finish, frame_of, lookup_of
+from workers.logic.variables.scratchpad import DEFAULT_NAMESPACE, Effect, parse_value
+from workers.logic.variables.state import Request
+from workers.logic.variables.step import Step
+from workers.logic.variables.templates import Template
+
+_STORING = frozenset({"scratchpad.write", "scratchpad.append"})
+
+
+def asked(step: Step, body: JsonObject) -> None:
+    """Take in a scratchpad request; it waits for the namespace's requests before it."""
+    node_id = str(body["node_id"])
+    check_name(node_id, "the node id", step.limits)
+    references = _template(body).references if step.event.type in _STORING else ()
+    accept(
+        step,
+        Asked(
+            type=step.event.type,
+            node_id=node_id,
+            frame=frame_of(body),
+            body=body,
+            references=references,
+            after=after_of(body),
+            domain=f"scratchpad/{_namespace(body)}",
+        ),
+    )
+
+
+def _template(body: JsonObject) -> Template:
+    input_key = body.get("input_key")
+    return parse_value(body.get("value"), input_key if isinstance(input_key, str) else None)
+
+
+def _namespace(body: JsonObject) -> str:
+    return str(body.get("namespace") or DEFAULT_NAMESPACE)
+
+
+def run(step: Step, request: Request) -> None:
+    """Carry the operation out on the namespace as it is now."""
+    effect = _effect(step, request)
+    namespace = _namespace(request.body)
+    received = step.lookup_in(request.frame)(Path(("last_output",)))
+    _check_size(step, effect)
+    for key, value in effect.written.items():
+        step.state.set_scratchpad(namespace, key, value)
+    for key in effect.removed:
+        step.state.remove_scratchpad(namespace, key)
+    details = dict(effect.details)
+    passes_details_on = effect.output == effect.details
+    shown: JsonObject = details if passes_details_on else {**details, "value": effect.output}
+    step.set_variable(request.frame, (request.node_id,), {**shown, "done": True})
+    pointer: JsonObject = {"frame": request.frame, "name": request.node_id}
+    step.state.write(entries.MEMORY_MANAGER, pointer)
+    step.set_last_output(pointer if passes_details_on else {**pointer, "value": effect.output})
+    answer: JsonObject = {**details, "input": None if received is MISSING else received, "output": effect.output}
+    step.answer(request, "scratchpad.result", answer)
+    finish(step, request, {request.node_id: {**shown, "done": True}})
+
+
+def _effect(step: Step, request: Request) -> Effect:
+    body, limits = request.body, step.limits
+    namespace, key = _namespace(body), str(body.get("key") or "")
+    values = step.state.namespace(namespace)
+    max_items, max_chars = _whole(body.get("max_items")), _whole(body.get("max_chars"))
+    summary_key = body.get("summary_key")
+    match request.type:
+        case "scratchpad.write":
+            return scratchpad.write(namespace, values, key, _value(step, request), limits)
+        case "scratchpad.append":
+            return scratchpad.append(namespace, values, key, _value(step, request), limits, max_items=max_items)
+        case "scratchpad.read":
+            return scratchpad.read(namespace, values, key, limits)
+        case "scratchpad.summarize":
+            return scratchpad.summarize(
+                namespace,
+                values,
+                key,
+                limits,
+                max_items=max_items,
+                summary_key=summary_key if isinstance(summary_key, str) else None,
+                max_chars=max_chars,
+            )
+        case _:
+            return scratchpad.clear(namespace, values, key, limits)
+
+
+def _value(step: Step, request: Request) -> JsonValue:
+    value, reads = _template(request.body).render(lookup_of(step, request), step.limits.result_bytes)
+    step.check_result(value, f"the value of {request.node_id!r}")
+    step.note_reads(reads, request.node_id)
+    return value
+
+
+def _whole(value: JsonValue) -> int | None:
+    return value if isinstance(value, int) else None
+
+
+def _check_size(step: Step, effect: Effect) -> None:
+    size = step.state.store_bytes + sum(len(dumps(value)) for value in effect.written.values())
+    if size > step.limits.store_bytes:
+        raise Rejection(
+            "store_too_large",
+            f"the scratchpad value would make the store {size} bytes, {step.limits.store_bytes} are allowed; "
+            "clear what is not needed any more",
+        )
