@@ -56,3 +56,16 @@ CREATE TABLE revisions (
     CONSTRAINT revision_digest_has_16_bytes CHECK (digest IS NULL OR octet_length(digest) = 16),
     CONSTRAINT revision_with_event_has_digest CHECK ((event_key IS NULL) = (digest IS NULL))
 );
+
+-- What was not accepted, by the place where the record lies, so that a second delivery of the record gives the same
+-- dead letter, whatever the execution's state is by then. `timestamp_ms` tells a topic that was made anew.
+CREATE TABLE rejections (
+    topic text COLLATE "C" NOT NULL,
+    partition integer NOT NULL,
+    record_offset bigint NOT NULL,
+    timestamp_ms bigint NOT NULL,
+    code text NOT NULL,
+    message text NOT NULL,
+    rejected_at timestamptz NOT NULL,
+    CONSTRAINT record_rejected_once PRIMARY KEY (topic, partition, record_offset, timestamp_ms)
+);

@@ -1,0 +1,328 @@
+"""input topics -> revisions in PostgreSQL -> variable-updates, node-results, memory-commands, dead-letters.
+
+A batch in three steps: read, decide, write. Then what was committed is published, then the table's changelog; when
+`process` returns, all of it is acknowledged and the input may be.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+from time import monotonic
+from typing import TypeVar
+from uuid import UUID
+
+from schemas.limits import DEFAULT_LIMITS
+from topics.catalog import Topic
+from topics.publisher import Publisher
+from topics.records import ReceivedRecord, Record
+from workers.logic.variables.state import ExecutionKey, ExecutionState
+from workers.logic.variables.step import ForkSource
+from workers.runtime.crash_points import pass_point
+from workers.runtime.health import Health
+from workers.runtime.logs import batch_logger
+from workers.runtime.postgres import Connection, Database
+from workers.runtime.retry import retry
+from workers.variables import store
+from workers.variables.decision import Decision, Facts, decide, head_rows
+from workers.variables.intake import Arrival, Intake, take_in
+from workers.variables.store import Head, Lane
+from workers.variables.table import ExecutionTable, LiveExecution
+
+Result = TypeVar("Result")
+
+#: Topics whose records change the same executions, partition by partition: their fences are taken together.
+INPUTS = (Topic.EXECUTION_EVENTS, Topic.ACTIVITY_OUTPUTS, Topic.MEMORY_RESULTS)
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """An execution of a batch: its live store (fresh from PostgreSQL when `rebuilt`) and a working copy over it."""
+
+    partition: int
+    live: LiveExecution
+    state: ExecutionState
+    rebuilt: bool
+
+
+@dataclass(slots=True)
+class Committed:
+    """What a transaction left to do."""
+
+    decision: Decision
+    loaded: Mapping[ExecutionKey, Loaded]
+    behind: int
+
+
+@dataclass(slots=True)
+class Read:
+    """What the first step found. `positions` are those to store; `behind` counts records before the fence."""
+
+    positions: dict[Lane, int]
+    behind: list[ReceivedRecord]
+    facts: Facts
+    loaded: dict[ExecutionKey, Loaded] = field(default_factory=dict)
+    unused: set[ExecutionKey] = field(default_factory=set)
+
+
+class BatchProcessor:
+    """Processes batches one at a time. Everything it holds besides the table is connections."""
+
+    def __init__(
+        self,
+        database: Database,
+        publisher: Publisher,
+        table: ExecutionTable,
+        *,
+        group: str,
+        health: Health,
+        stop: asyncio.Event,
+    ) -> None:
+        self._database = database
+        self._publisher = publisher
+        self._table = table
+        self._group = group
+        self._health = health
+        self._metrics = health.metrics
+        self._stop = stop
+        self._busy = asyncio.Lock()
+        self._log = batch_logger(health.worker)
+
+    async def process(self, records: Sequence[ReceivedRecord], log_ends: Mapping[Lane, int]) -> None:
+        """Apply `records` and return when all they cause is acknowledged. Waits out what can be waited out.
+
+        Raises `Stopping` when asked to stop while a dependency is down; nothing may be acknowledged then.
+        """
+        async with self._busy:
+            partitions = await self._retry(lambda: self._publisher.partitions(Topic.EXECUTION_EVENTS), "kafka")
+            intake = take_in(records, partitions)
+            for part in cut_before_forks(intake.arrivals):
+                await self._process_part(part, intake, records, log_ends)
+                intake = Intake()
+
+    async def _process_part(
+        self,
+        arrivals: Sequence[Arrival],
+        intake: Intake,
+        records: Sequence[ReceivedRecord],
+        log_ends: Mapping[Lane, int],
+    ) -> None:
+        started = monotonic()
+        committed = await self._retry(lambda: self._commit(arrivals, records, log_ends), "postgres")
+        pass_point("after_commit")
+        changelog = self._update_table(committed)
+        decision = committed.decision
+        letters = [letter for _, letter in chain(intake.letters, decision.letters)]
+        outgoing = [*decision.outgoing(), *letters, *intake.forwards]
+        await self._retry(lambda: self._publisher.publish(outgoing), "kafka")
+        pass_point("after_publish")
+        await self._retry(lambda: self._publisher.publish(changelog), "kafka")
+        pass_point("after_changelog")
+        self._account(len(records), intake, committed, outgoing, monotonic() - started)
+
+    async def _commit(
+        self, arrivals: Sequence[Arrival], records: Sequence[ReceivedRecord], log_ends: Mapping[Lane, int]
+    ) -> Committed:
+        async with self._database.transaction() as connection:
+            read = await self._read(connection, arrivals, records, log_ends)
+            decision = decide(arrivals, read.facts)
+            await self._write(connection, read, decision)
+            pass_point("before_commit")
+        return Committed(decision, read.loaded, len(read.behind))
+
+    # -- read
+
+    async def _read(
+        self,
+        connection: Connection,
+        arrivals: Sequence[Arrival],
+        records: Sequence[ReceivedRecord],
+        log_ends: Mapping[Lane, int],
+    ) -> Read:
+        lanes = {(topic, record.partition) for topic in INPUTS for record in records}
+        stored = await store.lock_positions(connection, self._group, lanes)
+        for lane, end in log_ends.items():
+            if stored[lane] > end:
+                self._log.warning("topic was made anew", action="position_reset", lane=str(lane), was=stored[lane])
+                stored[lane] = 0
+        positions, behind = positions_after(records, stored)
+
+        partition_of = {arrival.execution: arrival.record.partition for arrival in arrivals}
+        strangers = [key for key, partition in partition_of.items() if self._table.live(partition, key) is None]
+        if strangers:
+            await store.open_executions(connection, strangers)
+        heads, now = await store.lock_heads(connection, partition_of)
+        known = await store.known_events(connection, [arrival.key for arrival in arrivals])
+        refused = await store.known_refusals(connection, behind) if behind else {}
+        undecided = [arrival for arrival in arrivals if arrival.key not in known]
+        wanted = {arrival.execution: heads[arrival.execution] for arrival in undecided}
+        loaded = await self._load(connection, wanted, partition_of)
+        facts = Facts(
+            now=now or await store.database_now(connection),
+            limits=DEFAULT_LIMITS,
+            known=known,
+            refused=refused,
+            states={key: each.state for key, each in loaded.items()},
+            forks=await self._forks(connection, undecided),
+        )
+        return Read(positions, behind, facts, loaded, {key for key in strangers if heads[key].data is None})
+
+    async def _load(
+        self, connection: Connection, heads: Mapping[ExecutionKey, Head], partition_of: Mapping[ExecutionKey, int]
+    ) -> dict[ExecutionKey, Loaded]:
+        """Load the stores: from the table where it is at the committed revision, else from the revisions."""
+        loaded: dict[ExecutionKey, Loaded] = {}
+        outdated: dict[ExecutionKey, int] = {}
+        for key, head in heads.items():
+            live = self._table.live(partition_of[key], key)
+            if head.data is None:
+                live = LiveExecution.rebuilt(0, b"", {})
+                loaded[key] = Loaded(
+                    partition_of[key], live, ExecutionState.load(key, None, live.entries), rebuilt=True
+                )
+            elif live is not None and live.revision == head.revision and live.is_whole():
+                # The working copy is taken out: if this attempt rolls back, it is not used again.
+                state, live.state = live.state, None
+                state = state or ExecutionState.load(key, head.data, live.entries)
+                loaded[key] = Loaded(partition_of[key], live, state, rebuilt=False)
+            else:
+                outdated[key] = head.revision
+        if outdated:
+            self._metrics.rebuilt.inc(len(outdated))
+            for key, entries in (await store.entries_at(connection, outdated)).items():
+                head = heads[key]
+                live = LiveExecution.rebuilt(head.revision, head.data or b"", entries)
+                state = ExecutionState.load(key, head.data, entries)
+                loaded[key] = Loaded(partition_of[key], live, state, rebuilt=True)
+        return loaded
+
+    async def _forks(self, connection: Connection, undecided: Sequence[Arrival]) -> dict[UUID, ForkSource]:
+        """Load what the forked executions among `undecided` begin with."""
+        forks: dict[UUID, ForkSource] = {}
+        for arrival in undecided:
+            source = fork_source(arrival)
+            if source is not None:
+                key, revision = source
+                found = await store.revision_exists(connection, key, revision)
+                entries = (await store.entries_at(connection, {key: revision}))[key] if found else {}
+                forks[arrival.key] = ForkSource(entries, found)
+        return forks
+
+    # -- write
+
+    async def _write(self, connection: Connection, read: Read, decision: Decision) -> None:
+        await store.write_batch(
+            connection,
+            self._group,
+            now=read.facts.now,
+            heads=head_rows(decision, read.facts.states),
+            revisions=decision.revisions,
+            refusals=decision.refusals,
+            positions=read.positions,
+        )
+        unused = read.unused - decision.changes.keys()
+        if unused:
+            await store.drop_unused(connection, unused)
+
+    def _update_table(self, committed: Committed) -> list[Record]:
+        """Bring the table to what was committed; return the changelog records that say so."""
+        changelog: list[Record] = []
+        used_at = monotonic()
+        for key, loaded in committed.loaded.items():
+            live, state = loaded.live, loaded.state
+            changes = committed.decision.changes.get(key)
+            live.state = state
+            live.used_at = used_at
+            if changes is not None:
+                live.revision, live.head, live.ended = state.revision, state.head, state.ended
+            if loaded.rebuilt and live.revision > 0:
+                live.ended = state.ended
+                changelog += self._table.adopt(loaded.partition, key, live, changes or {})
+            elif changes is not None:
+                changelog += self._table.change(loaded.partition, key, live, changes)
+            state.committed()
+        self._metrics.live_executions.set(len(self._table))
+        return changelog
+
+    def _account(
+        self, records: int, intake: Intake, committed: Committed, outgoing: Sequence[Record], seconds: float
+    ) -> None:
+        """Count the batch and write its canonical line."""
+        decision, worker = committed.decision, self._health.worker
+        outcomes = {
+            "applied": len(decision.revisions),
+            "replayed": len(decision.replayed),
+            "unrecorded": decision.unrecorded + intake.unasked,
+            "rejected": len(intake.letters) + len(decision.letters),
+            "forwarded": len(intake.forwards),
+            "behind": committed.behind,
+        }
+        for outcome, count in outcomes.items():
+            self._metrics.events.labels(worker, outcome).inc(count)
+        for code, _ in chain(intake.letters, decision.letters):
+            self._metrics.dead_letters.labels(worker, code).inc()
+        for topic, count in Counter(record.topic for record in outgoing).items():
+            self._metrics.published.labels(worker, topic.value).inc(count)
+        self._metrics.batches.labels(worker).inc()
+        self._metrics.batch_seconds.labels(worker).observe(seconds)
+        self._metrics.batch_events.labels(worker).observe(records)
+        self._log.info("batch", action="batch", records=records, ms=round(seconds * 1000, 2), **outcomes)
+
+    async def _retry(self, action: Callable[[], Awaitable[Result]], check: str) -> Result:
+        return await retry(action, name=check, health=self._health, stop=self._stop)
+
+    # -- beside the batches
+
+    async def evict(self, grace_s: float) -> None:
+        """Let ended executions that were not used for `grace_s` leave the table. Raises `Stopping`."""
+        async with self._busy:
+            tombstones = self._table.evict(monotonic() - grace_s)
+            await self._retry(lambda: self._publisher.publish(tombstones), "kafka")
+            self._metrics.live_executions.set(len(self._table))
+
+    async def forget_refusals(self, older_than_days: int) -> None:
+        """Forget refusals whose records no topic holds any more. Raises `Stopping`."""
+
+        async def forget() -> None:
+            async with self._database.session() as connection:
+                await store.forget_refusals(connection, older_than_days)
+
+        await self._retry(forget, "postgres")
+
+
+def positions_after(
+    records: Sequence[ReceivedRecord], stored: Mapping[Lane, int]
+) -> tuple[dict[Lane, int], list[ReceivedRecord]]:
+    """Return the positions after `records`, never back, and those records that lie before the stored ones."""
+    positions: dict[Lane, int] = {}
+    behind: list[ReceivedRecord] = []
+    for record in records:
+        lane = (record.topic, record.partition)
+        if record.offset < stored[lane]:
+            behind.append(record)
+        positions[lane] = max(positions.get(lane, stored[lane]), record.offset + 1)
+    return positions, behind
+
+
+def fork_source(arrival: Arrival) -> tuple[ExecutionKey, int] | None:
+    """Return the execution and revision that an `execution.started` forks from."""
+    fork = arrival.event.data.get("forked_from") if arrival.event.type == "execution.started" else None
+    if not isinstance(fork, dict):
+        return None
+    # A number that no revision can have is looked up as one, in vain.
+    return ExecutionKey(arrival.execution.tenant, str(fork["execution_id"])), min(int(str(fork["revision"])), 2**62)
+
+
+def cut_before_forks(arrivals: Sequence[Arrival]) -> list[Sequence[Arrival]]:
+    """Cut a batch where an execution forks from one that the same batch changes: its source must be committed."""
+    parts: list[Sequence[Arrival]] = []
+    start = 0
+    changed: set[ExecutionKey] = set()
+    for index, arrival in enumerate(arrivals):
+        source = fork_source(arrival)
+        if source is not None and source[0] in changed:
+            parts.append(arrivals[start:index])
+            start, changed = index, set()
+        changed.add(arrival.execution)
+    return [*parts, arrivals[start:]]

@@ -1,0 +1,158 @@
+"""Arrivals and what is stored of them -> what to write and to publish. Pure: nothing here waits or asks."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import cast
+from uuid import UUID
+
+from schemas.errors import Rejection
+from schemas.exact_json import JsonObject, loads
+from schemas.limits import Limits
+from topics import codec
+from topics.catalog import Topic
+from topics.codec import STRUCTURED_HEADERS
+from topics.records import Record
+from workers.logic.variables import fold
+from workers.logic.variables.state import ExecutionKey, ExecutionState
+from workers.logic.variables.step import Context, ForkSource
+from workers.logic.variables.updates import revised_event
+from workers.variables.intake import Arrival, refusal
+from workers.variables.rows import (
+    decode_changes,
+    decode_outgoing,
+    encode_changes,
+    encode_outgoing,
+    records_of,
+)
+from workers.variables.store import HeadRow, Known, Refusal, RevisionRow
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What the database says about a batch. `states` are working copies that this decision may change."""
+
+    now: datetime
+    limits: Limits
+    known: Mapping[UUID, Known]
+    #: By topic, partition and offset: refused at an earlier delivery.
+    refused: Mapping[tuple[Topic, int, int], Refusal]
+    states: Mapping[ExecutionKey, ExecutionState]
+    forks: Mapping[UUID, ForkSource]
+
+
+@dataclass(slots=True)
+class Decision:
+    """What a batch brings about."""
+
+    revisions: list[RevisionRow] = field(default_factory=list)
+    refusals: list[Refusal] = field(default_factory=list)
+    letters: list[tuple[str, Record]] = field(default_factory=list)
+    #: Revised executions -> the entries they changed, the last change of each.
+    changes: dict[ExecutionKey, dict[str, bytes | None]] = field(default_factory=dict)
+    replayed: dict[UUID, Known] = field(default_factory=dict)
+    fresh: list[Record] = field(default_factory=list)
+    #: Outcomes that nobody waits for any more.
+    unrecorded: int = 0
+    _digests: dict[UUID, bytes] = field(default_factory=dict)
+
+    def outgoing(self) -> list[Record]:
+        """Return the records to publish: what earlier deliveries should have sent, in its order, then the new."""
+        records: list[Record] = []
+        for known in sorted(self.replayed.values(), key=lambda known: known.revision):
+            records += _stored_records(known)
+        return records + self.fresh
+
+
+def decide(arrivals: Iterable[Arrival], facts: Facts) -> Decision:
+    """Decide the arrivals in order: apply, answer again, or refuse."""
+    decision = Decision()
+    for arrival in arrivals:
+        _decide_one(arrival, facts, decision)
+    return decision
+
+
+def head_rows(decision: Decision, states: Mapping[ExecutionKey, ExecutionState]) -> list[HeadRow]:
+    """Return the heads of the revised executions."""
+    return [
+        HeadRow(key, state.revision, state.status, state.head, state.workflow, state.parent_execution_id)
+        for key, state in ((key, states[key]) for key in decision.changes)
+    ]
+
+
+def _decide_one(arrival: Arrival, facts: Facts, decision: Decision) -> None:
+    place = (arrival.record.topic, arrival.record.partition, arrival.record.offset)
+    known = facts.known.get(arrival.key)
+    before = facts.refused.get(place)
+    if before is not None:
+        _send_letter(before, decision)
+    applied = known.digest if known is not None else decision._digests.get(arrival.key)  # noqa: SLF001 - same module
+    if applied is None:
+        if before is None:
+            _apply(arrival, facts, decision)
+    elif applied != arrival.digest:
+        _send_letter(Refusal(arrival.record, "id_reused", _reused(arrival)), decision)
+    elif known is not None:
+        decision.replayed[known.key] = known
+
+
+def _reused(arrival: Arrival) -> str:
+    event = arrival.event
+    return (
+        f"the event {event.id!r} of source {event.source!r} came before with other content; "
+        "the same tenant, source and id are the same event: give each event its own id"
+    )
+
+
+def _apply(arrival: Arrival, facts: Facts, decision: Decision) -> None:
+    state = facts.states[arrival.execution]
+    context = Context(facts.now, facts.limits, facts.forks.get(arrival.key))
+    try:
+        revision = fold.apply(state, arrival.event, context=context)
+    except Rejection as rejection:
+        _refuse(arrival, rejection.reason, rejection.message, decision)
+        return
+    if revision is None:
+        decision.unrecorded += 1
+        return
+    if revision.dead_letter is not None:
+        _refuse(arrival, *revision.dead_letter, decision)
+    records = records_of(revision.outgoing)
+    body = cast("JsonObject", loads(revision.body))
+    revised = revised_event(arrival.execution, revision.revision, arrival.key, body, revision.changes)
+    decision.fresh += [_revised_record(arrival.execution, codec.encode(revised)), *records]
+    decision.revisions.append(
+        RevisionRow(
+            execution=arrival.execution,
+            revision=revision.revision,
+            event_key=arrival.key,
+            digest=arrival.digest,
+            body=revision.body,
+            changes=encode_changes(revision.changes),
+            outgoing=encode_outgoing(records),
+        )
+    )
+    decision.changes.setdefault(arrival.execution, {}).update(revision.changes)
+    decision._digests[arrival.key] = arrival.digest  # noqa: SLF001 - same module
+
+
+def _refuse(arrival: Arrival, code: str, message: str, decision: Decision) -> None:
+    # PostgreSQL's text cannot hold NUL, which a message may quote; both copies must read the same.
+    refused = Refusal(arrival.record, code, message.replace("\x00", "\\u0000"))
+    decision.refusals.append(refused)
+    _send_letter(refused, decision)
+
+
+def _send_letter(refused: Refusal, decision: Decision) -> None:
+    decision.letters.append((refused.code, refusal(refused.record, refused.code, refused.message)))
+
+
+def _stored_records(known: Known) -> list[Record]:
+    """Return what a stored revision sends, the same bytes at every delivery."""
+    body = cast("JsonObject", loads(known.body))
+    revised = revised_event(known.execution, known.revision, known.key, body, dict(decode_changes(known.changes)))
+    return [_revised_record(known.execution, codec.encode(revised)), *decode_outgoing(known.outgoing)]
+
+
+def _revised_record(execution: ExecutionKey, value: bytes) -> Record:
+    return Record(Topic.VARIABLE_UPDATES, execution.execution_id.encode(), value, STRUCTURED_HEADERS)

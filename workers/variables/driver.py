@@ -1,0 +1,184 @@
+"""Faust's Kafka driver, changed where its promises are weaker than ours (each trap has a test).
+
+- One fetch becomes one Faust message: its machinery costs 60 microseconds a message, a fetch has hundreds of records.
+- Only positions that the worker named (`finish`) are committed. What Faust takes for acknowledged (an exception in an
+  agent, a cancelled iteration, a message it skipped) commits nothing.
+- A fetch is handed on when the one before is finished: batches are as large as the backlog, nothing waits in buffers.
+- A commit that fails is tried again; Faust would stop the worker.
+- Topics with equal partition counts are assigned together, whatever order a set of members happens to have.
+"""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from typing import cast
+
+from aiokafka.errors import IllegalStateError, KafkaError
+from aiokafka.structs import ConsumerRecord
+from faust.assignor.partition_assignor import PartitionAssignor
+from faust.transport.drivers import aiokafka as driver
+from faust.types import TP, ConsumerMessage, Message
+
+from schemas.errors import DependencyDown
+from workers.runtime.health import Health
+
+Records = Sequence["ConsumerRecord[bytes | None, bytes | None]"]
+
+
+class Fetch(ConsumerMessage):
+    """What one fetch brought. Its `tp` and `offset` are those of one partition among several: Faust's books only."""
+
+    def __init__(self, records: Mapping[TP, Records], log_ends: Mapping[TP, int], generation_id: int) -> None:
+        tp, first = next(iter(records.items()))
+        super().__init__(
+            tp.topic, tp.partition, first[-1].offset, 0.0, 0, None, None, b"", None, tp=tp, generation_id=generation_id
+        )
+        self.by_partition = records
+        #: The offset after the newest record of each partition's log.
+        self.log_ends = log_ends
+        self.finished = asyncio.Event()
+
+    @property
+    def records(self) -> Iterable["ConsumerRecord[bytes | None, bytes | None]"]:
+        """All records, each partition's in order."""
+        for records in self.by_partition.values():
+            yield from records
+
+    @property
+    def positions(self) -> Mapping[TP, int]:
+        """For each partition the offset after its last record here."""
+        return {tp: records[-1].offset + 1 for tp, records in self.by_partition.items()}
+
+
+class ConsumerThread(driver.AIOKafkaConsumerThread):
+    """The consumer's own thread: heartbeats go on whatever a batch does."""
+
+    async def _commit(self, offsets: Mapping[TP, int]) -> bool:
+        consumer = self._ensure_consumer()
+        try:
+            await consumer.commit({driver.ensure_aiokafka_TP(tp): offset for tp, offset in offsets.items()})
+        except (KafkaError, IllegalStateError) as error:
+            # Rebalanced: the new owner replays. Broker away: the next interval tries again.
+            cast("FetchConsumer", self.consumer).commit_failed(error)
+            return False
+        return True
+
+
+class FetchConsumer(driver.Consumer):
+    """A consumer that hands on fetches and commits what was finished."""
+
+    def __post_init__(self) -> None:
+        self.finished_positions: dict[TP, int] = {}
+        self._handed: Fetch | None = None
+        self.health: Health | None = None
+
+    def _new_consumer_thread(self) -> ConsumerThread:
+        return ConsumerThread(self, loop=self.loop, beacon=self.beacon)
+
+    def finish(self, fetch: Fetch) -> None:
+        """Let the positions of `fetch` be committed: all that it causes is stored, published and acknowledged."""
+        self.finished_positions.update(fetch.positions)
+        fetch.finished.set()
+
+    def commit_failed(self, error: Exception) -> None:
+        """Note a failed commit of positions."""
+        self.log.warning("Positions were not committed, the next interval tries again: %r", error)
+
+    # -- fetching
+
+    async def getmany(self, timeout: float) -> AsyncIterator[tuple[TP, Message]]:  # noqa: ASYNC109 - Faust's signature
+        """Fetch once: one message for all input records, one per partition for changelog records."""
+        if not await self._handed_is_finished():
+            return
+        generation_id = self.app.consumer_generation_id
+        records, _ = await self._wait_next_records(timeout)
+        if not records or self.should_stop:
+            return
+        if not self.flow_active or self.app.consumer_generation_id != generation_id:
+            # Fetched but not handed on: read again from the committed positions.
+            await self._seek_back()
+            return
+        inputs: dict[TP, Records] = {}
+        for partition, found in records.items():
+            tp = TP(partition.topic, partition.partition)
+            if self._is_changelog_tp(tp):
+                yield tp, Fetch({tp: found}, {}, generation_id)
+            else:
+                inputs[tp] = found
+        if inputs:
+            log_ends = {tp: self.highwater(tp) or 0 for tp in inputs}
+            self._handed = Fetch(inputs, log_ends, generation_id)
+            yield self._handed.tp, self._handed
+
+    async def _handed_is_finished(self) -> bool:
+        """Wait for the fetch before. A rebalance in between forgets it: all positions are then sought anew."""
+        if self._handed is None:
+            return True
+        if self.flow_active:
+            await self.wait_first(self._handed.finished.wait(), self.suspend_flow.wait())
+        finished = self._handed.finished.is_set()
+        if finished or not self.flow_active:
+            self._handed = None
+        return finished
+
+    async def _seek_back(self) -> None:
+        try:
+            await self.perform_seek()
+        except (KafkaError, IllegalStateError) as error:
+            # The rebalance that is under way ends with this seek too.
+            self.log.warning("Seeking to the committed positions failed: %r", error)
+
+    async def _add_gap(self, tp: TP, offset_from: int, offset_to: int) -> None:
+        """Keep no list of missing offsets: positions are named, not derived from acknowledgements."""
+
+    def verify_event_path(self, now: float, tp: TP) -> None:
+        """Skip Faust's check of each partition's messages: a fetch counts for one of them only."""
+
+    # -- committing
+
+    def _filter_committable_offsets(self, tps: Iterable[TP]) -> dict[TP, int]:  # noqa: ARG002
+        self._acked.clear()
+        self._acked_index.clear()
+        return {tp: offset for tp, offset in self.finished_positions.items() if self._should_commit(tp, offset)}
+
+    async def _commit_offsets(self, offsets: Mapping[TP, int], start_new_transaction: bool = True) -> bool:  # noqa: ARG002, FBT001, FBT002
+        assignment = self.assignment()
+        mine = {tp: offset for tp, offset in offsets.items() if tp in assignment}
+        if not mine or not await self._commit(mine):
+            return False
+        self._committed_offset.update(mine)
+        return True
+
+    async def on_partitions_revoked(self, revoked: set[TP]) -> None:
+        """Finish the batch at hand and commit its positions, then forget the partitions."""
+        await super().on_partitions_revoked(revoked)
+        for tp in revoked:
+            self.finished_positions.pop(tp, None)
+
+
+class Transport(driver.Transport):
+    """The driver with our consumer."""
+
+    Consumer = FetchConsumer
+
+
+class Assignor(PartitionAssignor):
+    """Faust's assignor, which groups topics by the order of a set of members; equal sets may differ in it."""
+
+    @classmethod
+    def _group_co_subscribed(cls, topics: set[str], subscriptions: Mapping[str, Iterable[str]]) -> Iterable[set[str]]:
+        members: defaultdict[str, set[str]] = defaultdict(set)
+        for member, subscribed in subscriptions.items():
+            for topic in subscribed:
+                members[topic].add(member)
+        groups: defaultdict[frozenset[str], set[str]] = defaultdict(set)
+        for topic in topics:
+            groups[frozenset(members[topic])].add(topic)
+        return groups.values()
+
+
+def broker_error(error: BaseException | None, servers: str) -> DependencyDown | None:
+    """Return what `error` means if Kafka is what failed."""
+    if isinstance(error, (KafkaError, OSError, asyncio.TimeoutError)):
+        return DependencyDown("Kafka", servers, str(error) or type(error).__name__)
+    return None

@@ -1,0 +1,107 @@
+"""Received records -> arrivals to decide, and records to set aside: dead letters and forwards."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from uuid import UUID
+
+from schemas.envelope import Event
+from schemas.errors import Rejection
+from schemas.identity import content_digest, key_of
+from schemas.registry import ALL_TYPES, OUTCOME_TYPES, parse
+from topics.catalog import Topic
+from topics.codec import decode
+from topics.dead_letters import dead_letter
+from topics.keys import partition_of
+from topics.records import ReceivedRecord, Record
+from workers.logic.variables.state import ExecutionKey
+from workers.logic.variables.step import SOURCE
+
+WORKER = "variables"
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """An event whose envelope and data are valid, in the partition where it belongs."""
+
+    record: ReceivedRecord
+    event: Event
+    key: UUID
+    digest: bytes
+    execution: ExecutionKey
+
+
+@dataclass(slots=True)
+class Intake:
+    """What a batch of records holds. `letters` go with the code that each was refused for."""
+
+    arrivals: list[Arrival] = field(default_factory=list)
+    letters: list[tuple[str, Record]] = field(default_factory=list)
+    forwards: list[Record] = field(default_factory=list)
+    #: Outcomes of commands that no execution sent: they are for others.
+    unasked: int = 0
+
+
+def take_in(records: Iterable[ReceivedRecord], partitions: int) -> Intake:
+    """Sort `records` out; what was refused depends on the record alone, so that every delivery gives the same."""
+    intake = Intake()
+    for record in records:
+        try:
+            _take_one(record, partitions, intake)
+        except Rejection as rejection:
+            intake.letters.append((rejection.reason, refusal(record, rejection.reason, rejection.message)))
+    return intake
+
+
+def refusal(record: ReceivedRecord, code: str, message: str) -> Record:
+    """Return the dead letter of `record`."""
+    return dead_letter(record, code, message, WORKER)
+
+
+def _take_one(record: ReceivedRecord, partitions: int, intake: Intake) -> None:
+    event = decode(record.value, record.headers)
+    if record.topic is Topic.MEMORY_RESULTS:
+        if not _is_ours(event, record.partition, partitions):
+            intake.unasked += 1
+            return
+    else:
+        place = partition_of(_subject_of(event, record.topic).encode(), partitions)
+        if place != record.partition:
+            intake.forwards.append(_forwarded(record, event, place))
+            return
+    parse(event)
+    subject = event.subject
+    assert subject is not None, "checked above"
+    intake.arrivals.append(
+        Arrival(record, event, key_of(event), content_digest(event), ExecutionKey(event.tenant, subject))
+    )
+
+
+def _is_ours(event: Event, partition: int, partitions: int) -> bool:
+    """Say whether a record on memory-results is the outcome of a command that this worker sent."""
+    return (
+        event.type in OUTCOME_TYPES
+        and event.data.get("command_source") == SOURCE
+        and event.subject is not None
+        and partition_of(event.subject.encode(), partitions) == partition
+    )
+
+
+def _subject_of(event: Event, topic: Topic) -> str:
+    spec = ALL_TYPES.get(event.type)
+    if spec is not None and topic.value not in spec.topics:
+        raise Rejection(
+            "unknown_type",
+            f"the type {event.type} does not belong on {topic.value}; it goes to {' or '.join(spec.topics)}",
+        )
+    if event.subject is None:
+        raise Rejection(
+            "subject_required",
+            f"{event.type} on {topic.value} belongs to an execution; set the attribute subject to its id",
+        )
+    return event.subject
+
+
+def _forwarded(record: ReceivedRecord, event: Event, partition: int) -> Record:
+    """Return the record for the partition of its execution: same bytes, same id, the key that it should have had."""
+    assert event.subject is not None, "checked before"
+    return Record(record.topic, event.subject.encode(), record.value, record.headers, partition)

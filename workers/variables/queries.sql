@@ -1,0 +1,119 @@
+-- name: ensure_positions
+-- Make the fence rows of partitions that this group never had.
+INSERT INTO consumer_positions (consumer_group, topic, partition, next_offset, updated_at)
+SELECT $1, topic, partition, 0, clock_timestamp()
+  FROM unnest($2::text[], $3::integer[]) AS new (topic, partition)
+ ORDER BY topic, partition
+    ON CONFLICT DO NOTHING;
+
+-- name: lock_positions
+-- Take the fence of each partition, in one order for every worker. It is held until the batch commits.
+SELECT topic, partition, next_offset
+  FROM consumer_positions
+ WHERE consumer_group = $1
+   AND (topic, partition) IN (SELECT topic, partition FROM unnest($2::text[], $3::integer[]) AS mine (topic, partition))
+ ORDER BY topic, partition
+   FOR UPDATE;
+
+-- name: open_executions
+-- Give executions that nobody saw before a row that can be locked.
+INSERT INTO executions (tenant, execution_id, revision, status, head, updated_at)
+SELECT tenant, execution_id, 0, 'open', ''::bytea, clock_timestamp()
+  FROM unnest($1::text[], $2::text[]) AS new (tenant, execution_id)
+ ORDER BY tenant COLLATE "C", execution_id COLLATE "C"
+    ON CONFLICT DO NOTHING;
+
+-- name: lock_heads
+-- Lock the heads in one order for every worker; the newest committed row comes back, with the database's clock.
+SELECT executions.tenant, executions.execution_id, revision, head, clock_timestamp() AS now
+  FROM executions
+  JOIN unnest($1::text[], $2::text[]) AS wanted (tenant, execution_id)
+    ON executions.tenant = wanted.tenant AND executions.execution_id = wanted.execution_id
+ ORDER BY executions.tenant, executions.execution_id
+   FOR NO KEY UPDATE OF executions;
+
+-- name: known_events
+-- Which of these events were applied before, and what they brought about. A statement of its own, after the locks:
+-- in one with them it would not see what another worker committed while it waited.
+SELECT event_key, digest, tenant, execution_id, revision, body, changes, outgoing
+  FROM revisions
+ WHERE event_key = ANY($1::uuid[]);
+
+-- name: known_rejections
+-- Which of these records were refused before, and why.
+SELECT rejections.topic, rejections.partition, record_offset, code, message
+  FROM rejections
+  JOIN unnest($1::text[], $2::integer[], $3::bigint[], $4::bigint[]) AS mine (topic, partition, record_offset, timestamp_ms)
+ USING (topic, partition, record_offset, timestamp_ms);
+
+-- name: changes_of
+-- The changed entries of these executions, oldest first: replayed in order they give the store.
+SELECT revisions.tenant, revisions.execution_id, changes
+  FROM revisions
+  JOIN unnest($1::text[], $2::text[], $3::bigint[]) AS wanted (tenant, execution_id, revision)
+    ON revisions.tenant = wanted.tenant
+   AND revisions.execution_id = wanted.execution_id
+   AND revisions.revision <= wanted.revision
+ ORDER BY revisions.tenant, revisions.execution_id, revisions.revision;
+
+-- name: write_batch
+-- Move the heads, append the revisions, remember what was refused, move the positions: all of a batch at once.
+WITH moved_heads AS (
+    UPDATE executions
+       SET revision = new.revision,
+           status = new.status,
+           head = new.head,
+           workflow = new.workflow,
+           parent_execution_id = new.parent_execution_id,
+           started_at = COALESCE(started_at, CASE WHEN new.status <> 'open' THEN $1 END),
+           ended_at = CASE WHEN new.status NOT IN ('open', 'running') THEN COALESCE(ended_at, $1) END,
+           updated_at = $1
+      FROM unnest($2::text[], $3::text[], $4::bigint[], $5::text[], $6::bytea[], $7::text[], $8::text[])
+        AS new (tenant, execution_id, revision, status, head, workflow, parent_execution_id)
+     WHERE executions.tenant = new.tenant AND executions.execution_id = new.execution_id
+    RETURNING 1
+), appended AS (
+    INSERT INTO revisions (tenant, execution_id, revision, event_key, digest, applied_at, body, changes, outgoing)
+    SELECT tenant, execution_id, revision, event_key, digest, $1, body, changes, outgoing
+      FROM unnest($9::text[], $10::text[], $11::bigint[], $12::uuid[], $13::bytea[], $14::bytea[], $15::bytea[], $16::bytea[])
+        AS new (tenant, execution_id, revision, event_key, digest, body, changes, outgoing)
+    RETURNING 1
+), refused AS (
+    INSERT INTO rejections (topic, partition, record_offset, timestamp_ms, code, message, rejected_at)
+    SELECT topic, partition, record_offset, timestamp_ms, code, message, $1
+      FROM unnest($17::text[], $18::integer[], $19::bigint[], $20::bigint[], $21::text[], $22::text[])
+        AS new (topic, partition, record_offset, timestamp_ms, code, message)
+    RETURNING 1
+), moved_positions AS (
+    UPDATE consumer_positions
+       SET next_offset = new.next_offset, updated_at = $1
+      FROM unnest($24::text[], $25::integer[], $26::bigint[]) AS new (topic, partition, next_offset)
+     WHERE consumer_group = $23
+       AND consumer_positions.topic = new.topic
+       AND consumer_positions.partition = new.partition
+    RETURNING 1
+)
+SELECT (SELECT count(*) FROM moved_heads) AS heads,
+       (SELECT count(*) FROM appended) AS revisions,
+       (SELECT count(*) FROM refused) AS rejections,
+       (SELECT count(*) FROM moved_positions) AS positions;
+
+-- name: drop_unused_rows
+-- Take back the rows of executions of which nothing was recorded. The caller holds their locks.
+DELETE FROM executions
+ USING unnest($1::text[], $2::text[]) AS unused (tenant, execution_id)
+ WHERE executions.tenant = unused.tenant
+   AND executions.execution_id = unused.execution_id
+   AND executions.revision = 0;
+
+-- name: forget_rejections
+-- Forget refusals whose records cannot come again: they are older than every topic's retention.
+DELETE FROM rejections WHERE rejected_at < clock_timestamp() - make_interval(days => $1);
+
+-- name: revision_exists
+-- Whether an execution has got as far as a revision: the one to fork from.
+SELECT EXISTS (SELECT FROM revisions WHERE tenant = $1 AND execution_id = $2 AND revision = $3);
+
+-- name: database_now
+-- The clock that decides when there is no row to read it with.
+SELECT clock_timestamp();
