@@ -25,7 +25,8 @@ _WORDS = {
 
 def explain(error: ValidationError, event_type: str, model: type[BaseModel]) -> str:
     """Return one line for the first problem, and how many more there are."""
-    problems = error.errors(include_url=False)
+    # A field that nobody knows comes first: it is often the one that is said to be missing, misspelled.
+    problems = sorted(error.errors(include_url=False), key=lambda problem: problem["type"] != "extra_forbidden")
     first = _explain_one(problems[0], event_type, model)
     return first if len(problems) == 1 else f"{first} (and {len(problems) - 1} more)"
 
