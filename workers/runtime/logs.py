@@ -27,7 +27,9 @@ def configure(level: str, form: Literal["console", "json"]) -> None:
     renderer: Processor = (
         structlog.processors.JSONRenderer()
         if form == "json"
-        else structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
+        else structlog.dev.ConsoleRenderer(
+            colors=sys.stderr.isatty(), exception_formatter=structlog.dev.plain_traceback
+        )
     )
     last: list[Processor] = [structlog.stdlib.ProcessorFormatter.remove_processors_meta]
     if form == "json":

@@ -65,28 +65,28 @@ WITH moved_heads AS (
            head = new.head,
            workflow = new.workflow,
            parent_execution_id = new.parent_execution_id,
-           started_at = COALESCE(started_at, CASE WHEN new.status <> 'open' THEN $1 END),
-           ended_at = CASE WHEN new.status NOT IN ('open', 'running') THEN COALESCE(ended_at, $1) END,
-           updated_at = $1
+           started_at = COALESCE(started_at, CASE WHEN new.status <> 'open' THEN $1::timestamptz END),
+           ended_at = CASE WHEN new.status NOT IN ('open', 'running') THEN COALESCE(ended_at, $1::timestamptz) END,
+           updated_at = $1::timestamptz
       FROM unnest($2::text[], $3::text[], $4::bigint[], $5::text[], $6::bytea[], $7::text[], $8::text[])
         AS new (tenant, execution_id, revision, status, head, workflow, parent_execution_id)
      WHERE executions.tenant = new.tenant AND executions.execution_id = new.execution_id
     RETURNING 1
 ), appended AS (
     INSERT INTO revisions (tenant, execution_id, revision, event_key, digest, applied_at, body, changes, outgoing)
-    SELECT tenant, execution_id, revision, event_key, digest, $1, body, changes, outgoing
+    SELECT tenant, execution_id, revision, event_key, digest, $1::timestamptz, body, changes, outgoing
       FROM unnest($9::text[], $10::text[], $11::bigint[], $12::uuid[], $13::bytea[], $14::bytea[], $15::bytea[], $16::bytea[])
         AS new (tenant, execution_id, revision, event_key, digest, body, changes, outgoing)
     RETURNING 1
 ), refused AS (
     INSERT INTO rejections (topic, partition, record_offset, timestamp_ms, code, message, rejected_at)
-    SELECT topic, partition, record_offset, timestamp_ms, code, message, $1
+    SELECT topic, partition, record_offset, timestamp_ms, code, message, $1::timestamptz
       FROM unnest($17::text[], $18::integer[], $19::bigint[], $20::bigint[], $21::text[], $22::text[])
         AS new (topic, partition, record_offset, timestamp_ms, code, message)
     RETURNING 1
 ), moved_positions AS (
     UPDATE consumer_positions
-       SET next_offset = new.next_offset, updated_at = $1
+       SET next_offset = new.next_offset, updated_at = $1::timestamptz
       FROM unnest($24::text[], $25::integer[], $26::bigint[]) AS new (topic, partition, next_offset)
      WHERE consumer_group = $23
        AND consumer_positions.topic = new.topic
