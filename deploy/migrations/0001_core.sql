@@ -23,6 +23,8 @@ CREATE TABLE executions (
     head bytea NOT NULL,
     workflow text,
     parent_execution_id text,
+    -- When the first event of it came, which may be an output that overtook its execution.started. Never changes.
+    seen_at timestamptz NOT NULL,
     started_at timestamptz,
     ended_at timestamptz,
     updated_at timestamptz NOT NULL,
@@ -32,9 +34,9 @@ CREATE TABLE executions (
     CONSTRAINT ended_executions_have_an_end CHECK ((ended_at IS NULL) = (status IN ('open', 'running')))
 ) WITH (fillfactor = 70);
 
--- Newest first, by the start (an execution that only has outputs so far has none). No indexed column changes
--- after the start, so that a head's update stays on its page (HOT).
-CREATE INDEX executions_newest_first ON executions (tenant, started_at DESC NULLS LAST, execution_id);
+-- Newest first. No indexed column ever changes, so that a head's update stays on its page (HOT).
+CREATE INDEX executions_newest_first ON executions (tenant, seen_at DESC, execution_id DESC);
+CREATE INDEX executions_of_a_parent ON executions (tenant, parent_execution_id) WHERE parent_execution_id IS NOT NULL;
 
 CREATE TABLE revisions (
     tenant text COLLATE "C" NOT NULL,

@@ -17,8 +17,8 @@ SELECT topic, partition, next_offset
 
 -- name: open_executions
 -- Give executions that nobody saw before a row that can be locked.
-INSERT INTO executions (tenant, execution_id, revision, status, head, updated_at)
-SELECT tenant, execution_id, 0, 'open', ''::bytea, clock_timestamp()
+INSERT INTO executions (tenant, execution_id, revision, status, head, seen_at, updated_at)
+SELECT tenant, execution_id, 0, 'open', ''::bytea, now(), now()
   FROM unnest($1::text[], $2::text[]) AS new (tenant, execution_id)
  ORDER BY tenant COLLATE "C", execution_id COLLATE "C"
     ON CONFLICT DO NOTHING;
