@@ -1,4 +1,4 @@
-"""The read side: what executions were, at any revision, from PostgreSQL alone. The API and the command line ask here."""
+"""The read side: executions at any revision, from PostgreSQL alone. The API and the command line ask here."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
