@@ -20,8 +20,9 @@ from topics.codec import decode
 from topics.connection import KafkaConnection
 from topics.records import ReceivedRecord
 
-#: Where a subscription begins: what was published first, what comes from now on, or the first record of a moment.
-Start: TypeAlias = Literal["beginning", "end"] | datetime
+#: Where a subscription begins: with what was published first, with what comes from now on, with the first record of
+#: a moment (aware of its time zone), or with so many of the newest records of each partition.
+Start: TypeAlias = Literal["beginning", "end"] | datetime | int
 _POLL_MS = 500
 _MAX_POLL_RECORDS = 1000
 _REQUEST_TIMEOUT_MS = 30_000
@@ -154,11 +155,18 @@ class Subscriber:
     async def _seek(self) -> None:
         partitions = list(self._consumer.assignment())
         self._end = dict(await self._consumer.end_offsets(partitions))
-        offsets = self._end if self._start == "end" else dict(await self._consumer.beginning_offsets(partitions))
-        if isinstance(self._start, datetime):
-            milliseconds = int(self._start.timestamp() * 1000)
-            found = await self._consumer.offsets_for_times(dict.fromkeys(partitions, milliseconds))
-            offsets = {partition: _offset(found.get(partition), end) for partition, end in self._end.items()}
+        match self._start:
+            case "end":
+                offsets = self._end
+            case "beginning":
+                offsets = dict(await self._consumer.beginning_offsets(partitions))
+            case int():
+                first = await self._consumer.beginning_offsets(partitions)
+                offsets = {partition: max(first[partition], end - self._start) for partition, end in self._end.items()}
+            case datetime():
+                milliseconds = int(self._start.timestamp() * 1000)
+                found = await self._consumer.offsets_for_times(dict.fromkeys(partitions, milliseconds))
+                offsets = {partition: _offset(found.get(partition), end) for partition, end in self._end.items()}
         for partition, offset in offsets.items():
             self._consumer.seek(partition, offset)
             self._read[partition] = offset
