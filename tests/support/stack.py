@@ -4,7 +4,6 @@ import contextlib
 import os
 import subprocess
 import sys
-import tempfile
 import time
 import uuid
 from collections.abc import AsyncIterator, Iterator
@@ -57,11 +56,8 @@ async def kafka() -> AsyncIterator[str]:
 
 @contextlib.contextmanager
 def apache_kafka(brokers: int) -> Iterator[str]:
-    """Run an Apache Kafka cluster of our own; it ends with this process, however that dies.
-
-    Single brokers are stopped and started by `deploy/kafka/kafka stop --broker N --dir ...` on `kafka_directory`.
-    """
-    with tempfile.TemporaryDirectory(prefix="tally-kafka-") as directory, (Path(directory) / "log").open("w+") as log:
+    """Run an Apache Kafka cluster of our own; it ends with this process, however that dies."""
+    with TemporaryHome() as directory, (directory / "log").open("w+") as log:
         command = [KAFKA, "start", "--brokers", str(brokers), "--dir", directory, "--foreground"]
         guard = REPOSITORY / "workers" / "embedded" / "guard.py"
         guarded = [sys.executable, "-I", "-S", guard, str(os.getpid()), "15", "-", "--", *command]

@@ -7,10 +7,10 @@ opening those for everybody would be none of our business, so copies and data go
 
 import os
 import pwd
+import secrets
 import shutil
 import stat
 from collections.abc import Sequence
-from hashlib import sha256
 from pathlib import Path
 
 from workers.embedded.child import Account
@@ -46,11 +46,17 @@ def can_reach(account: Account | None, path: Path) -> bool:
 
 
 def reachable_data(account: Account | None, wanted: Path) -> Path:
-    """Give the wanted place, or where the account cannot reach it, a fixed one of its own below `SHARED_STATE`."""
+    """Give the wanted place; where the account cannot reach it, a new one below `SHARED_STATE` that `wanted` links to.
+
+    Removing the link begins anew, as removing the directory would; what it led to stays until somebody removes it.
+    """
+    if wanted.is_symlink():
+        return wanted.readlink()
     if can_reach(account, wanted):
         return wanted
-    name = sha256(os.fsencode(wanted.resolve())).hexdigest()[:16]
-    return _shared(wanted) / "data" / name
+    place = _shared(wanted) / "data" / secrets.token_hex(8)
+    wanted.symlink_to(place)
+    return place
 
 
 def reachable_programs(account: Account | None, roots: Sequence[Path], version: str, needed: Path) -> Path:

@@ -11,7 +11,6 @@ import os
 import secrets
 import shutil
 import signal
-import tempfile
 from collections.abc import Callable, Mapping
 from importlib import metadata
 from pathlib import Path
@@ -71,7 +70,7 @@ class EmbeddedPostgres:
         data = reachable_data(account, wanted)
         if data != wanted:
             account = server_account(data)
-            self._on_progress(f"PostgreSQL keeps its data in {data}, since {wanted} is below a private directory")
+            self._on_progress(f"PostgreSQL keeps its data in {data}: {wanted} is where only root may go")
         programs = _programs(account)
         if not data.exists():
             await self._initialise(programs, data, account)
@@ -98,28 +97,30 @@ class EmbeddedPostgres:
         draft = data.with_name(f"{data.name}.new")
         shutil.rmtree(draft, ignore_errors=True)
         draft.mkdir(mode=0o700)
-        with tempfile.NamedTemporaryFile("w", prefix="tallystick-") as password_file:
-            password_file.write(password)
-            password_file.flush()
-            if account is not None:
-                os.chown(draft, account.uid, account.gid)
-                os.chown(password_file.name, account.uid, account.gid)
-            # One round of SCRAM: stretching protects guessable passwords, and this one has 256 random bits.
-            options = ["--auth=scram-sha-256", "-c", "scram_iterations=1", f"--pwfile={password_file.name}"]
-            options += ["--username=postgres", "--encoding=UTF8", "--locale=C", "--locale-provider=builtin"]
-            options += ["--builtin-locale=C.UTF-8", "--no-instructions"]
-            initdb = await Child.start(
-                [programs / "initdb", "-D", draft, *options],
-                log=self._log,
-                death_signal=signal.SIGTERM,
-                environment=_ENVIRONMENT,
-                account=account,
-                directory=Path("/"),
-            )
-            try:
-                exit_code = await asyncio.wait_for(initdb.wait(), _START_TIMEOUT_S)
-            finally:
-                await initdb.stop((signal.SIGTERM, 5.0))
+        # Beside the data, which the account can reach; initdb wants the directory itself empty.
+        password_file = data.with_name(f"{data.name}.password")
+        password_file.touch(mode=0o600)
+        if account is not None:
+            os.chown(draft, account.uid, account.gid)
+            os.chown(password_file, account.uid, account.gid)
+        password_file.write_text(password)
+        # One round of SCRAM: stretching protects guessable passwords, and this one has 256 random bits.
+        options = ["--auth=scram-sha-256", "-c", "scram_iterations=1", f"--pwfile={password_file}"]
+        options += ["--username=postgres", "--encoding=UTF8", "--locale=C", "--locale-provider=builtin"]
+        options += ["--builtin-locale=C.UTF-8", "--no-instructions"]
+        initdb = await Child.start(
+            [programs / "initdb", "-D", draft, *options],
+            log=self._log,
+            death_signal=signal.SIGTERM,
+            environment=_ENVIRONMENT,
+            account=account,
+            directory=Path("/"),
+        )
+        try:
+            exit_code = await asyncio.wait_for(initdb.wait(), _START_TIMEOUT_S)
+        finally:
+            await initdb.stop((signal.SIGTERM, 5.0))
+            password_file.unlink()
         if exit_code != 0:
             raise StartFailed("initdb", f"ended with code {exit_code}", self._log)
         _password_file(draft).write_text(password)

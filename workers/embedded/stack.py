@@ -4,6 +4,7 @@ import fcntl
 import os
 import shutil
 import tempfile
+import time
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -17,6 +18,8 @@ from workers.embedded.kafka import EmbeddedKafka
 from workers.embedded.postgres import EmbeddedPostgres
 
 _TEMPORARY = "tallystick-"
+#: A home this young may not be locked by its maker yet.
+_BEING_MADE_S = 10.0
 
 
 class EmbeddedStack:
@@ -46,8 +49,8 @@ class EmbeddedStack:
 
     async def __aenter__(self) -> Self:
         async with AsyncExitStack() as exits:
-            directory = self._directory.absolute() if self._directory else exits.enter_context(TemporaryHome())
-            exits.enter_context(_Lock(directory))
+            home = _Held(self._directory.absolute()) if self._directory else TemporaryHome()
+            directory = exits.enter_context(home)
             kafka_port, postgres_port = self._ports
             database = EmbeddedPostgres(directory, self._on_progress, port=postgres_port)
             self.postgres_dsn = (await exits.enter_async_context(database)).dsn
@@ -69,28 +72,30 @@ class TemporaryHome:
     def __enter__(self) -> Path:
         parent = _temporary_parent()
         _remove_abandoned(parent)
-        self._path = Path(tempfile.mkdtemp(prefix=_TEMPORARY, dir=parent))
-        self._path.chmod(0o711)  # the account that PostgreSQL runs under must pass
-        return self._path
+        path = Path(tempfile.mkdtemp(prefix=_TEMPORARY, dir=parent))
+        path.chmod(0o711)  # the account that PostgreSQL runs under must pass
+        self._held = _Held(path)
+        return self._held.__enter__()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        shutil.rmtree(self._path)
+        shutil.rmtree(self._held.directory)
+        self._held.__exit__(kind, error, trace)
 
 
-class _Lock:
+class _Held:
     """Holds a directory for one process; the kernel lets go when that process dies."""
 
     def __init__(self, directory: Path) -> None:
-        self._directory = directory
+        self.directory = directory
 
-    def __enter__(self) -> None:
-        self._directory.mkdir(parents=True, exist_ok=True)
+    def __enter__(self) -> Path:
+        self.directory.mkdir(parents=True, exist_ok=True)
         try:
-            self._file: IO[str] = (self._directory / "lock").open("a+")
+            self._file: IO[str] = (self.directory / "lock").open("a+")
         except PermissionError as error:
-            raise DirectoryUnusable(self._directory, "belongs to another account: give one of your own") from error
+            raise DirectoryUnusable(self.directory, "belongs to another account: give one of your own") from error
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -98,11 +103,12 @@ class _Lock:
             holder = self._file.read().strip()
             self._file.close()
             raise DirectoryUnusable(
-                self._directory, f"is in use by process {holder}: stop it, or give another directory"
+                self.directory, f"is in use by process {holder}: stop it, or give another directory"
             ) from None
         self._file.truncate(0)
         self._file.write(str(os.getpid()))
         self._file.flush()
+        return self.directory
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -122,10 +128,11 @@ def _remove_abandoned(parent: Path) -> None:
     """Remove temporary homes of ours that no living process holds."""
     for home in parent.glob(f"{_TEMPORARY}*/"):
         try:
-            if home.is_symlink() or home.stat().st_uid != os.geteuid():
+            facts = home.lstat()
+            if facts.st_uid != os.geteuid() or time.time() - facts.st_mtime < _BEING_MADE_S or home.is_symlink():
                 continue
             with (home / "lock").open("r+") as lock:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 shutil.rmtree(home)
         except OSError:
-            continue  # in use, still being made, or its servers are just leaving
+            continue  # in use, never locked, or its servers are just leaving
