@@ -96,7 +96,7 @@ def summarize(
     """
     _check_names(namespace, key or None, limits)
     target = summary_key or (f"{key}_summary" if key else "summary")
-    _check_names(namespace, target, limits)
+    _check_name("summary key", target, limits)
     numbered_items = _bounded_items(max_items, limits)
     length = _bounded_characters(max_chars, limits)
     selected = values.get(key) if key else {name: value for name, value in values.items() if name != target} or None
@@ -171,10 +171,14 @@ def _bounded_characters(max_chars: int | None, limits: Limits) -> int:
 
 
 def _check_names(namespace: str, key: str | None, limits: Limits) -> None:
+    _check_name("namespace", namespace, limits)
+    if key is not None:
+        _check_name("key", key, limits)
+
+
+def _check_name(what: str, name: str, limits: Limits) -> None:
     """Names are matched exactly; one with a dot works too, though no `{memory.NAMESPACE.KEY}` can reach it."""
-    for what, name in (("namespace", namespace), ("key", key)):
-        if name is None or (0 < len(name) <= limits.name_characters and not _CONTROL.search(name)):
-            continue
+    if not 0 < len(name) <= limits.name_characters or _CONTROL.search(name):
         raise Rejection(
             "name_invalid",
             f"the {what} {name[:40]!r} needs 1 to {limits.name_characters} characters, no control characters "
