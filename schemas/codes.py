@@ -15,6 +15,7 @@ CODES: Mapping[str, str] = {
     "subject_required": "set the attribute subject to the execution's id",
     "data_invalid": "a field of data is missing, unknown or of the wrong kind: the message names it",
     "id_reused": "the same tenant, source and id came before with other content: give each event its own id",
+    "outcome_expired": "the command came again after its outcome was deleted: publish it under a new id if it is meant",
     # Names and addresses.
     "name_invalid": "a node or variable cannot be called so: use 1 to 256 characters without . { } |",
     "reserved_name": "the name belongs to the store itself: choose another",

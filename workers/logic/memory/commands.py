@@ -27,7 +27,7 @@ from schemas.memory import (
     Operation,
 )
 from schemas.registry import parse_command
-from workers.logic.memory.conversations import record_address, records_prefix
+from workers.logic.memory.conversations import record_address, records_address, records_prefix
 from workers.logic.memory.retention import Retention, retention_of
 from workers.logic.memory.types import TypeRegistry
 
@@ -128,6 +128,11 @@ class Command(NamedTuple):
         """Whether the command may write, so that its address must have a row to lock."""
         return isinstance(self.request, (Write, Update, AddMessage))
 
+    @property
+    def may_change(self) -> bool:
+        """Whether the command may change its item, so that it must be locked."""
+        return isinstance(self.request, (Write, Update, AddMessage, Forget, DeleteRecord))
+
 
 def understand(event: Event, rules: Rules) -> Command:
     """Return the command that `event` is.
@@ -195,7 +200,7 @@ def _address_of(tenant: str, data: Data) -> str:
         case ConversationAddCommand() | ConversationGetCommand() | ConversationDeleteCommand():
             return record_address(tenant, data.workflow, data.id)
         case ConversationGetAllCommand():
-            return records_prefix(tenant, data.workflow)
+            return records_address(tenant, data.workflow)
         case _:
             raise AssertionError(f"{type(data).__name__} is no command")
 

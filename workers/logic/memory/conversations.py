@@ -35,6 +35,12 @@ def record_address(tenant: str, workflow: str, record_id: str) -> str:
 
 
 @lru_cache(maxsize=4096)
+def records_address(tenant: str, workflow: str) -> str:
+    """Return the address that stands for all of a workflow's records. Raises `Rejection` as `record_address` does."""
+    return format_address(Address(tenant, "workflow", workflow, RECORD_TYPE, None, RECORD_KEY))
+
+
+@lru_cache(maxsize=4096)
 def records_prefix(tenant: str, workflow: str) -> str:
     """Return what the addresses of a workflow's records, and of no others, start with."""
     some_record = record_address(tenant, workflow, "x")

@@ -1,0 +1,244 @@
+"""memory-commands -> items, versions and outcomes in PostgreSQL -> memory-results, -conflicts, -changes, dead-letters.
+
+A batch is read, decided and written in one transaction; what it committed is published afterwards, from what was
+stored, so that every delivery of a command publishes the same bytes.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from schemas.errors import Fenced
+from schemas.exact_json import JsonObject
+from topics.catalog import Topic
+from topics.codec import STRUCTURED_HEADERS, encode
+from topics.records import ReceivedRecord, Record
+from workers.logic.memory.commands import Command, Rules
+from workers.logic.memory.decide import Decision
+from workers.logic.memory.events import changed_event, conflict_event, outcome_event, reply_key
+from workers.logic.memory.items import Item
+from workers.logic.memory.plan import Plan, Seen, Stored, needed_bases, needed_listings, plan
+from workers.memory import store
+from workers.memory.intake import Intake, Letter, letter, rows_to_add
+from workers.memory.store import Known, StoredOutcome
+from workers.runtime.crash_points import pass_point
+from workers.runtime.postgres import Connection, Database
+
+#: Rows are never deleted, so an address that had one has one: so many of them need no insert.
+_REMEMBERED_ADDRESSES = 200_000
+
+
+@dataclass(slots=True)
+class Committed:
+    """What a batch leaves to publish, in order, and what there is to count."""
+
+    outgoing: list[Record] = field(default_factory=list)
+    letters: list[Letter] = field(default_factory=list)
+    #: The newest state that `outgoing` shows of each changed item.
+    changed: dict[str, Item] = field(default_factory=dict)
+    conflicts: list[JsonObject] = field(default_factory=list)
+    applied: int = 0
+    replayed: int = 0
+
+
+class MemoryBatches:
+    """Applies batches, one at a time. What it remembers between them only saves work."""
+
+    def __init__(self, database: Database, rules: Rules, *, group: str, outcome_retention: timedelta) -> None:
+        self._database = database
+        self._rules = rules
+        self._group = group
+        self._outcome_retention = outcome_retention
+        self._with_rows: set[str] = set()
+        #: Partition -> the position that this worker left; a partition that it does not know is looked up.
+        self._left_at: dict[int, int] = {}
+
+    def forget_positions(self, partitions: Iterable[int]) -> None:
+        """Look the fences of partitions up again: they were assigned anew, or someone else moved them."""
+        for partition in partitions:
+            self._left_at.pop(partition, None)
+
+    async def apply(self, intake: Intake, log_ends: Mapping[int, int]) -> Committed:
+        """Apply a batch and return what it committed. May be called again for the same batch after any error.
+
+        `log_ends` are the offsets after the newest record of each partition. Raises `DependencyDown`; `Fenced` when
+        someone else applied records of these partitions, or decided one of these commands, meanwhile.
+        """
+        commands = [command for _, command in intake.arrivals]
+        await self._add_rows(intake, commands)
+        try:
+            async with self._database.transaction() as connection:
+                fences = await self._take_fences(connection, intake, log_ends)
+                stored, known = await self._read(connection, commands)
+                arrivals, too_late = self._split_too_late(intake.arrivals, fences, known)
+                planned = plan((command for _, command in arrivals), stored, now=known.now, rules=self._rules)
+                composed = compose(arrivals, planned, stored, known)
+                await self._write(connection, planned, composed, known.now, intake.positions)
+                pass_point("before_commit")
+        except Fenced:
+            self.forget_positions(intake.positions)
+            raise
+        self._left_at.update(intake.positions)
+        committed = composed.committed
+        committed.letters = [*intake.letters, *too_late, *committed.letters]
+        return committed
+
+    async def _add_rows(self, intake: Intake, commands: Sequence[Command]) -> None:
+        """Make rows to lock, each in its own transaction: inside the batch's own it could deadlock."""
+        addresses = rows_to_add(commands) - self._with_rows
+        partitions = sorted(intake.positions.keys() - self._left_at.keys())
+        if not addresses and not partitions:
+            return
+        async with self._database.session() as connection:
+            if partitions:
+                await store.add_positions(connection, self._group, partitions)
+            if addresses:
+                await store.add_items(connection, sorted(addresses))
+        if len(self._with_rows) > _REMEMBERED_ADDRESSES:
+            self._with_rows.clear()
+        self._with_rows |= addresses
+
+    async def _take_fences(
+        self, connection: Connection, intake: Intake, log_ends: Mapping[int, int]
+    ) -> Mapping[int, int]:
+        """Lock the partitions' positions. One that this worker did not leave so belongs to someone else by now."""
+        stored = await store.lock_positions(connection, self._group, sorted(intake.positions))
+        for partition, position in stored.items():
+            left_at = self._left_at.get(partition)
+            if left_at is not None and left_at != position:
+                raise Fenced(f"partition {partition} was left at {left_at} and is at {position}; look up again")
+        # A topic that ends before its position was made anew: nothing of it was applied.
+        return {
+            partition: 0 if log_ends.get(partition, position) < position else position
+            for partition, position in stored.items()
+        }
+
+    async def _read(self, connection: Connection, commands: Sequence[Command]) -> tuple[Stored, Known]:
+        """Lock first, then look up what is known, in a statement of its own (see queries.sql)."""
+        named = {command.address for command in commands if command.address is not None}
+        locked = {c.address for c in commands if c.address is not None and c.may_change}
+        items = await store.lock_items(connection, sorted(locked)) if locked else {}
+        if named - locked:
+            items.update(await store.read_items(connection, list(named - locked)))
+        self._require_rows(rows_to_add(commands) - items.keys())
+        known = await store.read_known(connection, [command.key for command in commands])
+        bases = needed_bases(commands, items)
+        stored = Stored(
+            items,
+            {key: outcome.digest for key, outcome in known.outcomes.items()},
+            await store.read_bases(connection, bases) if bases else {},
+            {prefix: await store.list_records(connection, prefix, known.now) for prefix in needed_listings(commands)},
+        )
+        return stored, known
+
+    def _require_rows(self, absent: set[str]) -> None:
+        """Raise `Fenced` where a remembered row is gone (the database was restored): it must be made again."""
+        if absent:
+            self._with_rows -= absent
+            raise Fenced(f"the rows of {len(absent)} items are gone; make them again")
+
+    def _split_too_late(
+        self, arrivals: Sequence[tuple[ReceivedRecord, Command]], fences: Mapping[int, int], known: Known
+    ) -> tuple[Sequence[tuple[ReceivedRecord, Command]], list[Letter]]:
+        """Sort out what was applied so long ago that its outcome is gone: it must not be applied again."""
+        oldest_ms = (known.now - self._outcome_retention).timestamp() * 1000
+        late = [
+            record
+            for record, command in arrivals
+            if record.offset < fences[record.partition]
+            and record.timestamp_ms < oldest_ms
+            and command.key not in known.outcomes
+        ]
+        if not late:
+            return arrivals, []
+        places = {(record.partition, record.offset) for record in late}
+        message = "the command came again after its outcome was deleted; publish it under a new id if it is meant"
+        return (
+            [pair for pair in arrivals if (pair[0].partition, pair[0].offset) not in places],
+            [letter(record, "outcome_expired", message) for record in late],
+        )
+
+    async def _write(
+        self,
+        connection: Connection,
+        planned: Plan,
+        composed: "Composed",
+        now: datetime,
+        positions: Mapping[int, int],
+    ) -> None:
+        if composed.outcomes:
+            await store.write_batch(connection, planned.items.values(), planned.versions, composed.outcomes, now)
+        if planned.erased:
+            await store.note_erasures(connection, planned.erased)
+        await store.move_positions(connection, self._group, positions)
+
+
+@dataclass(slots=True)
+class Composed:
+    """A plan as rows of outcomes, and as what is to be published."""
+
+    outcomes: list[StoredOutcome] = field(default_factory=list)
+    committed: Committed = field(default_factory=Committed)
+
+    def add(self, outcome: StoredOutcome) -> None:
+        """Publish the outcome and the conflict that are stored for a command."""
+        outgoing = self.committed.outgoing
+        outgoing.append(Record(Topic.MEMORY_RESULTS, outcome.reply_key.encode(), outcome.outcome, STRUCTURED_HEADERS))
+        if outcome.conflict is not None:
+            assert outcome.address is not None, "a conflict is about an item"
+            outgoing.append(
+                Record(Topic.MEMORY_CONFLICTS, outcome.address.encode(), outcome.conflict, STRUCTURED_HEADERS)
+            )
+
+    def show(self, item: Item) -> None:
+        """Publish the state of an item."""
+        self.committed.changed[item.address] = item
+        self.committed.outgoing.extend(change_records(item))
+
+
+def compose(
+    arrivals: Iterable[tuple[ReceivedRecord, Command]], planned: Plan, stored: Stored, known: Known
+) -> Composed:
+    """Return the rows and records of a plan. Pure: the bytes that are stored are the bytes that are published."""
+    composed = Composed()
+    committed = composed.committed
+    for (record, command), answer in zip(arrivals, planned.answers, strict=True):
+        if isinstance(answer, Decision):
+            outcome = _stored_outcome(answer)
+            composed.outcomes.append(outcome)
+            composed.add(outcome)
+            committed.applied += 1
+            if answer.conflict is not None:
+                committed.conflicts.append(answer.conflict)
+            if answer.item is not None:
+                composed.show(answer.item)
+        elif answer is Seen.BEFORE:
+            composed.add(known.outcomes[command.key])
+            committed.replayed += 1
+            item = stored.items.get(command.address or "")
+            # Only the newest change is sent again: an older one would lie over it in the compacted topic.
+            if item is not None and item.changed_by == command.key:
+                composed.show(item)
+        elif answer is Seen.REUSED:
+            message = f"the id {command.event.id!r} of {command.event.source!r} came before with other content"
+            committed.letters.append(letter(record, "id_reused", message))
+    return composed
+
+
+def _stored_outcome(decision: Decision) -> StoredOutcome:
+    conflict = conflict_event(decision)
+    return StoredOutcome(
+        decision.command.key,
+        decision.command.digest,
+        decision.command.address,
+        reply_key(decision),
+        encode(outcome_event(decision)),
+        None if conflict is None else encode(conflict),
+    )
+
+
+def change_records(item: Item) -> list[Record]:
+    """Return the records that show an item: its state, and a tombstone after it when the item is gone."""
+    key = item.address.encode()
+    state = Record(Topic.MEMORY_CHANGES, key, encode(changed_event(item)), STRUCTURED_HEADERS)
+    return [state] if item.value is not None else [state, Record(Topic.MEMORY_CHANGES, key, None)]

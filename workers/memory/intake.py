@@ -1,0 +1,57 @@
+"""Records of `memory-commands` -> commands, and dead letters for what is none."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from schemas.errors import Rejection
+from topics.codec import decode
+from topics.dead_letters import dead_letter
+from topics.records import ReceivedRecord, Record
+from workers.logic.memory.commands import Command, Rules, understand
+
+WORKER = "memory"
+
+
+@dataclass(frozen=True, slots=True)
+class Letter:
+    """A record that was not accepted, and why."""
+
+    code: str
+    record: Record
+
+
+@dataclass(slots=True)
+class Intake:
+    """A poll's records, understood. `positions` are the offsets after the last one of each partition."""
+
+    arrivals: list[tuple[ReceivedRecord, Command]] = field(default_factory=list)
+    letters: list[Letter] = field(default_factory=list)
+    first_offsets: dict[int, int] = field(default_factory=dict)
+    positions: dict[int, int] = field(default_factory=dict)
+    records: int = 0
+
+
+def take_in(records: Iterable[ReceivedRecord], rules: Rules) -> Intake:
+    """Read records, in order. Gaps between offsets are other producers' transaction markers."""
+    intake = Intake()
+    for record in records:
+        intake.records += 1
+        intake.first_offsets.setdefault(record.partition, record.offset)
+        intake.positions[record.partition] = record.offset + 1
+        try:
+            command = understand(decode(record.value, record.headers), rules)
+        except Rejection as refusal:
+            intake.letters.append(letter(record, refusal.reason, refusal.message))
+        else:
+            intake.arrivals.append((record, command))
+    return intake
+
+
+def letter(record: ReceivedRecord, code: str, message: str) -> Letter:
+    """Return the dead letter of a record."""
+    return Letter(code, dead_letter(record, code, message, WORKER))
+
+
+def rows_to_add(commands: Sequence[Command]) -> set[str]:
+    """Return the addresses that must have rows, because the commands may write them."""
+    return {command.address for command in commands if command.address is not None and command.needs_row}

@@ -1,0 +1,212 @@
+-- name: add_positions
+-- Give every partition its fence row, so that it can be locked.
+INSERT INTO consumer_positions (consumer_group, topic, partition, next_offset, updated_at)
+SELECT $1, $2, partition, 0, clock_timestamp()
+  FROM unnest($3::integer[]) AS partition
+ ORDER BY partition
+    ON CONFLICT DO NOTHING;
+
+-- name: lock_positions
+-- The fence: nobody else applies records of these partitions until this transaction ends.
+SELECT partition, next_offset
+  FROM consumer_positions
+ WHERE consumer_group = $1 AND topic = $2 AND partition = ANY($3::integer[])
+ ORDER BY partition
+   FOR UPDATE;
+
+-- name: add_items
+-- Give addresses their rows, so that they can be locked. In a transaction of its own, and sorted: no deadlock.
+INSERT INTO memory_items (address)
+SELECT address
+  FROM unnest($1::text[]) AS address
+ ORDER BY address COLLATE "C"
+    ON CONFLICT DO NOTHING;
+
+-- name: lock_items
+-- Lock the items that may change, in the order that every worker uses, and read what the lock waited for.
+SELECT address, version, sequence, previous_version, erased_version, type, value, writer,
+       change, changed_at, changed_by, expires_at, traceparent
+  FROM memory_items
+ WHERE address = ANY($1::text[])
+ ORDER BY address
+   FOR NO KEY UPDATE;
+
+-- name: read_items
+-- Read items that are only read.
+SELECT address, version, sequence, previous_version, erased_version, type, value, writer,
+       change, changed_at, changed_by, expires_at, traceparent
+  FROM memory_items
+ WHERE address = ANY($1::text[]);
+
+-- name: read_known
+-- The clock of the batch, and what was decided before. A statement of its own, after the locks: in one with them it
+-- would not see what another worker committed while the lock was waited for.
+SELECT clock.now, known.command_key, known.digest, known.address, known.reply_key, known.outcome, known.conflict
+  FROM (SELECT clock_timestamp() AS now) AS clock
+  LEFT JOIN memory_outcomes AS known ON known.command_key = ANY($1::uuid[]);
+
+-- name: read_bases
+-- The versions that refused writers started from.
+SELECT v.address, v.version, v.type, v.value, v.writer, v.written_at, v.expires_at, v.command_key
+  FROM unnest($1::text[], $2::bigint[]) AS wanted (address, version)
+  JOIN memory_versions AS v ON v.address = wanted.address AND v.version = wanted.version;
+
+-- name: list_records
+-- A workflow's live conversation records, newest first, as many as fit into the given bytes; and how many there are.
+WITH there AS (
+    SELECT address, octet_length(value) AS bytes, changed_at
+      FROM memory_items
+     WHERE address >= $1 AND address < $2
+       AND type = 'conversation' AND expires_at > $3
+), ranked AS (
+    SELECT address,
+           count(*) OVER () AS total,
+           sum(bytes) OVER (ORDER BY changed_at DESC, address) - bytes AS bytes_before
+      FROM there
+)
+SELECT i.address, i.version, i.sequence, i.previous_version, i.erased_version, i.type, i.value, i.writer,
+       i.change, i.changed_at, i.changed_by, i.expires_at, i.traceparent, ranked.total
+  FROM ranked
+  JOIN memory_items AS i ON i.address = ranked.address
+ WHERE ranked.bytes_before < $4;
+
+-- name: write_batch
+-- Everything a batch comes to, set by set. The counts tell whether each row found its place.
+WITH written AS (
+    UPDATE memory_items AS i
+       SET version = n.version, sequence = n.sequence, previous_version = n.previous_version,
+           erased_version = n.erased_version, type = n.type, value = n.value, writer = n.writer, change = n.change,
+           changed_at = n.changed_at, changed_by = n.changed_by, expires_at = n.expires_at, traceparent = n.traceparent
+      FROM unnest($1::text[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::text[], $7::bytea[],
+                  $8::bytea[], $9::text[], $10::timestamptz[], $11::uuid[], $12::timestamptz[], $13::text[])
+        AS n (address, version, sequence, previous_version, erased_version, type, value, writer,
+              change, changed_at, changed_by, expires_at, traceparent)
+     WHERE i.address = n.address
+    RETURNING 1
+), remembered AS (
+    INSERT INTO memory_versions (address, version, type, value, writer, written_at, expires_at, command_key)
+    SELECT *
+      FROM unnest($14::text[], $15::bigint[], $16::text[], $17::bytea[], $18::bytea[], $19::timestamptz[],
+                  $20::timestamptz[], $21::uuid[])
+    RETURNING 1
+), answered AS (
+    INSERT INTO memory_outcomes (command_key, digest, address, reply_key, outcome, conflict, decided_at)
+    SELECT n.command_key, n.digest, n.address, n.reply_key, n.outcome, n.conflict, $28
+      FROM unnest($22::uuid[], $23::bytea[], $24::text[], $25::text[], $26::bytea[], $27::bytea[])
+        AS n (command_key, digest, address, reply_key, outcome, conflict)
+    RETURNING 1
+)
+SELECT (SELECT count(*) FROM written) AS items,
+       (SELECT count(*) FROM remembered) AS versions,
+       (SELECT count(*) FROM answered) AS outcomes;
+
+-- name: move_positions
+-- Move the fence past the batch.
+UPDATE consumer_positions AS p
+   SET next_offset = n.next_offset, updated_at = clock_timestamp()
+  FROM unnest($3::integer[], $4::bigint[]) AS n (partition, next_offset)
+ WHERE p.consumer_group = $1 AND p.topic = $2 AND p.partition = n.partition;
+
+-- name: note_erasures
+-- Let the sweep delete the history of forgotten and expired items.
+INSERT INTO memory_erasures AS e (address, version)
+SELECT address, version
+  FROM unnest($1::text[], $2::bigint[]) AS n (address, version)
+ ORDER BY address COLLATE "C"
+    ON CONFLICT (address) DO UPDATE SET version = greatest(e.version, excluded.version);
+
+-- name: read_newer
+-- Items that changed again since the given change was published.
+SELECT i.address, i.version, i.sequence, i.previous_version, i.erased_version, i.type, i.value, i.writer,
+       i.change, i.changed_at, i.changed_by, i.expires_at, i.traceparent
+  FROM unnest($1::text[], $2::bigint[]) AS published (address, sequence)
+  JOIN memory_items AS i ON i.address = published.address
+ WHERE i.sequence > published.sequence;
+
+-- name: find_expired
+-- Versions whose retention is over, oldest first, past those that could not be locked.
+SELECT clock.now, v.address, v.version
+  FROM (SELECT clock_timestamp() AS now) AS clock
+ CROSS JOIN LATERAL (
+    SELECT address, version
+      FROM memory_versions
+     WHERE expires_at <= clock.now
+     ORDER BY expires_at, address, version
+     LIMIT $1 OFFSET $2
+ ) AS v;
+
+-- name: lock_unlocked_items
+-- Lock those of the items that no batch works on now; the others come next time.
+SELECT address, version, sequence, previous_version, erased_version, type, value, writer,
+       change, changed_at, changed_by, expires_at, traceparent
+  FROM memory_items
+ WHERE address = ANY($1::text[])
+ ORDER BY address
+   FOR NO KEY UPDATE SKIP LOCKED;
+
+-- name: expire_items
+-- Take the values away and note the changes as not published yet, in one statement of one transaction.
+WITH expired AS (
+    UPDATE memory_items AS i
+       SET sequence = n.sequence, previous_version = n.previous_version, erased_version = n.erased_version,
+           type = NULL, value = NULL, writer = NULL, change = 'expired', changed_at = n.changed_at,
+           changed_by = n.changed_by, expires_at = NULL, traceparent = NULL
+      FROM unnest($1::text[], $2::bigint[], $3::bigint[], $4::bigint[], $5::timestamptz[], $6::uuid[])
+        AS n (address, sequence, previous_version, erased_version, changed_at, changed_by)
+     WHERE i.address = n.address
+    RETURNING i.address, i.sequence
+)
+INSERT INTO memory_unpublished AS u (address, sequence)
+SELECT address, sequence FROM expired
+    ON CONFLICT (address) DO UPDATE SET sequence = excluded.sequence;
+
+-- name: delete_versions
+-- Delete entries of the history.
+DELETE FROM memory_versions AS v
+ USING unnest($1::text[], $2::bigint[]) AS n (address, version)
+ WHERE v.address = n.address AND v.version = n.version;
+
+-- name: read_unpublished
+-- Changes that wait to be published, as the items are now.
+SELECT i.address, i.version, i.sequence, i.previous_version, i.erased_version, i.type, i.value, i.writer,
+       i.change, i.changed_at, i.changed_by, i.expires_at, i.traceparent
+  FROM memory_unpublished AS u
+  JOIN memory_items AS i ON i.address = u.address
+ ORDER BY i.address
+ LIMIT $1;
+
+-- name: delete_unpublished
+-- These changes, or later ones of the same items, are acknowledged.
+DELETE FROM memory_unpublished AS u
+ USING unnest($1::text[], $2::bigint[]) AS published (address, sequence)
+ WHERE u.address = published.address AND u.sequence <= published.sequence;
+
+-- name: erase_history
+-- Delete a step's worth of the history that forget and expiry left behind.
+DELETE FROM memory_versions AS v
+ USING (
+    SELECT o.address, o.version
+      FROM memory_erasures AS e
+      JOIN memory_versions AS o ON o.address = e.address AND o.version <= e.version
+     LIMIT $1
+       FOR UPDATE OF o SKIP LOCKED
+ ) AS step
+ WHERE v.address = step.address AND v.version = step.version;
+
+-- name: finish_erasures
+-- Strike off the erasures that have nothing left to delete.
+DELETE FROM memory_erasures AS e
+ WHERE NOT EXISTS (SELECT 1 FROM memory_versions AS v WHERE v.address = e.address AND v.version <= e.version);
+
+-- name: delete_outcomes
+-- Delete a step's worth of outcomes whose commands cannot come again.
+DELETE FROM memory_outcomes AS o
+ USING (
+    SELECT command_key
+      FROM memory_outcomes
+     WHERE decided_at < clock_timestamp() - $1::interval
+     ORDER BY decided_at
+     LIMIT $2
+       FOR UPDATE SKIP LOCKED
+ ) AS step
+ WHERE o.command_key = step.command_key;

@@ -1,0 +1,193 @@
+"""The typed face of the memory tables: one method for each query, values of the logic in and out, no rule inside."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from itertools import starmap
+from typing import NamedTuple
+from uuid import UUID
+
+import asyncpg
+
+from topics.catalog import Topic
+from workers.logic.memory.conversations import MAX_RECORD_BYTES, Listing
+from workers.logic.memory.items import Item, Version
+from workers.runtime.postgres import Connection
+from workers.runtime.queries import load_queries
+
+_QUERIES = load_queries(__file__)
+_TOPIC = Topic.MEMORY_COMMANDS.value
+#: A listing's outcome takes 256 KiB; a filter may pass over what comes first.
+_LISTING_BYTES = 2 * MAX_RECORD_BYTES
+
+
+class StoredOutcome(NamedTuple):
+    """What a command came to, as it was and will be published: the bytes of the events."""
+
+    command_key: UUID
+    digest: bytes
+    address: str | None
+    reply_key: str
+    outcome: bytes
+    conflict: bytes | None
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """The clock of a batch, and the outcomes of its commands that were decided before."""
+
+    now: datetime
+    outcomes: Mapping[UUID, StoredOutcome]
+
+
+class Expired(NamedTuple):
+    """An entry of the history whose retention is over."""
+
+    address: str
+    version: int
+
+
+async def add_positions(connection: Connection, group: str, partitions: Sequence[int]) -> None:
+    """Give partitions their fence rows."""
+    await connection.execute(_QUERIES["add_positions"], group, _TOPIC, partitions)
+
+
+async def lock_positions(connection: Connection, group: str, partitions: Sequence[int]) -> dict[int, int]:
+    """Lock the fences of partitions; return the next offset of each."""
+    rows = await connection.fetch(_QUERIES["lock_positions"], group, _TOPIC, partitions)
+    return {row["partition"]: row["next_offset"] for row in rows}
+
+
+async def move_positions(connection: Connection, group: str, positions: Mapping[int, int]) -> None:
+    """Move the fences."""
+    await connection.execute(
+        _QUERIES["move_positions"], group, _TOPIC, list(positions.keys()), list(positions.values())
+    )
+
+
+async def add_items(connection: Connection, addresses: Sequence[str]) -> None:
+    """Give addresses rows that can be locked."""
+    await connection.execute(_QUERIES["add_items"], addresses)
+
+
+async def lock_items(connection: Connection, addresses: Sequence[str]) -> dict[str, Item]:
+    """Lock the rows of addresses, in order, and return them."""
+    return _by_address(await connection.fetch(_QUERIES["lock_items"], addresses))
+
+
+async def lock_unlocked_items(connection: Connection, addresses: Sequence[str]) -> dict[str, Item]:
+    """Lock those rows that nobody else has locked, and return them."""
+    return _by_address(await connection.fetch(_QUERIES["lock_unlocked_items"], addresses))
+
+
+async def read_items(connection: Connection, addresses: Sequence[str]) -> dict[str, Item]:
+    """Return the rows of addresses."""
+    return _by_address(await connection.fetch(_QUERIES["read_items"], addresses))
+
+
+async def read_newer(connection: Connection, published: Iterable[Item]) -> list[Item]:
+    """Return the items that changed since what was published of them."""
+    rows = await connection.fetch(_QUERIES["read_newer"], *_columns([(i.address, i.sequence) for i in published], 2))
+    return list(starmap(Item, rows))
+
+
+async def read_known(connection: Connection, keys: Sequence[UUID]) -> Known:
+    """Return the clock, and what is known of commands. Only after their items are locked."""
+    rows = await connection.fetch(_QUERIES["read_known"], keys)
+    found = [StoredOutcome(*row[1:]) for row in rows if row[1] is not None]
+    return Known(rows[0]["now"], {outcome.command_key: outcome for outcome in found})
+
+
+async def read_bases(connection: Connection, wanted: Sequence[tuple[str, int]]) -> dict[tuple[str, int], Version]:
+    """Return entries of the history by (address, version)."""
+    rows = await connection.fetch(_QUERIES["read_bases"], *_columns(wanted, 2))
+    return {(version.address, version.version): version for version in starmap(Version, rows)}
+
+
+async def list_records(connection: Connection, prefix: str, now: datetime) -> Listing:
+    """Return the conversation records whose addresses start with `prefix`, which ends in a slash."""
+    after_prefix = f"{prefix[:-1]}0"  # the character after the slash: exactly the addresses with the prefix lie between
+    rows = await connection.fetch(_QUERIES["list_records"], prefix, after_prefix, now, _LISTING_BYTES)
+    total = rows[0]["total"] if rows else 0
+    return Listing([Item(*row[:-1]) for row in rows], total, truncated=len(rows) < total)
+
+
+async def write_batch(
+    connection: Connection,
+    items: Iterable[Item],
+    versions: Iterable[Version],
+    outcomes: Iterable[StoredOutcome],
+    now: datetime,
+) -> None:
+    """Write a batch. Every row must find its place: another count is a bug, and nothing of the batch stays."""
+    item_rows, version_rows, outcome_rows = list(items), list(versions), list(outcomes)
+    counts = await connection.fetchrow(
+        _QUERIES["write_batch"],
+        *_columns(item_rows, len(Item._fields)),
+        *_columns(version_rows, len(Version._fields)),
+        *_columns(outcome_rows, len(StoredOutcome._fields)),
+        now,
+    )
+    assert counts is not None, "the statement selects one row"
+    expected = (len(item_rows), len(version_rows), len(outcome_rows))
+    if tuple(counts) != expected:
+        raise RuntimeError(f"a batch of {expected} items, versions and outcomes wrote {tuple(counts)}")
+
+
+async def note_erasures(connection: Connection, erased: Mapping[str, int]) -> None:
+    """Let the sweep delete histories up to a version."""
+    await connection.execute(_QUERIES["note_erasures"], list(erased.keys()), list(erased.values()))
+
+
+async def find_expired(connection: Connection, limit: int, skipped: int) -> tuple[datetime | None, list[Expired]]:
+    """Return the clock and the entries of the history whose time is over, after the first `skipped` ones."""
+    rows = await connection.fetch(_QUERIES["find_expired"], limit, skipped)
+    return (rows[0]["now"] if rows else None), [Expired(row["address"], row["version"]) for row in rows]
+
+
+async def expire_items(connection: Connection, items: Sequence[Item]) -> None:
+    """Write items that expired, and note their changes as not published yet."""
+    rows = [(i.address, i.sequence, i.previous_version, i.erased_version, i.changed_at, i.changed_by) for i in items]
+    await connection.execute(_QUERIES["expire_items"], *_columns(rows, 6))
+
+
+async def delete_versions(connection: Connection, versions: Sequence[Expired]) -> None:
+    """Delete entries of the history."""
+    await connection.execute(_QUERIES["delete_versions"], *_columns(versions, 2))
+
+
+async def read_unpublished(connection: Connection, limit: int) -> list[Item]:
+    """Return items with changes that wait to be published."""
+    return list(starmap(Item, await connection.fetch(_QUERIES["read_unpublished"], limit)))
+
+
+async def delete_unpublished(connection: Connection, published: Sequence[Item]) -> None:
+    """Note that the changes of these items are acknowledged."""
+    rows = [(item.address, item.sequence) for item in published]
+    await connection.execute(_QUERIES["delete_unpublished"], *_columns(rows, 2))
+
+
+async def erase_history(connection: Connection, limit: int) -> int:
+    """Delete a step of what forget and expiry left of histories; return how many entries."""
+    deleted = _count(await connection.execute(_QUERIES["erase_history"], limit))
+    await connection.execute(_QUERIES["finish_erasures"])
+    return deleted
+
+
+async def delete_outcomes(connection: Connection, older_than: timedelta, limit: int) -> int:
+    """Delete a step of the outcomes that nobody can ask for again; return how many."""
+    return _count(await connection.execute(_QUERIES["delete_outcomes"], older_than, limit))
+
+
+def _by_address(rows: Sequence[asyncpg.Record]) -> dict[str, Item]:
+    return {item.address: item for item in starmap(Item, rows)}
+
+
+def _columns(rows: Sequence[tuple[object, ...]], width: int) -> list[Sequence[object]]:
+    """Turn rows into the arrays that `unnest` takes."""
+    return [list(column) for column in zip(*rows, strict=True)] if rows else [[] for _ in range(width)]
+
+
+def _count(status: str) -> int:
+    """Return the number in a status such as `DELETE 12`."""
+    return int(status.rsplit(" ", 1)[-1])

@@ -1,0 +1,339 @@
+"""memory-commands -> memory-results, memory-conflicts, memory-changes, dead-letters: the worker's life."""
+
+import asyncio
+from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from datetime import timedelta
+from time import monotonic
+from typing import TypeAlias
+
+from aiokafka import AIOKafkaConsumer, ConsumerRecord, TopicPartition
+from aiokafka.abc import ConsumerRebalanceListener
+from aiokafka.errors import IllegalStateError, KafkaError
+
+from schemas.errors import DependencyDown, UsageError
+from topics.catalog import Topic
+from topics.publisher import Publisher
+from topics.records import ReceivedRecord
+from workers.logic.memory.commands import Rules
+from workers.memory.batch import Committed, MemoryBatches
+from workers.memory.intake import WORKER, Intake, take_in
+from workers.memory.publication import Publication
+from workers.memory.sweep import Sweep
+from workers.runtime.crash_points import pass_point
+from workers.runtime.failures import crash
+from workers.runtime.health import Health, serve
+from workers.runtime.logs import batch_logger
+from workers.runtime.migrations import missing_migrations
+from workers.runtime.plugins import load_types
+from workers.runtime.postgres import Database
+from workers.runtime.retry import Stopping, retry
+from workers.settings import Settings
+
+Polled: TypeAlias = Mapping[TopicPartition, Sequence["ConsumerRecord[bytes | None, bytes | None]"]]
+
+_POLL_MS = 200
+_HEARTBEATS_PER_SESSION = 3
+#: Longer than any outage that a batch waits out in place should last before others take its partitions.
+_MAX_POLL_INTERVAL_MS = 30 * 60 * 1000
+_FETCH_BYTES_PER_PARTITION = 5 * 1024 * 1024
+_PUBLISHED_TO = (Topic.MEMORY_RESULTS, Topic.MEMORY_CONFLICTS, Topic.MEMORY_CHANGES, Topic.DEAD_LETTERS)
+
+
+async def run(settings: Settings, stop: asyncio.Event) -> None:
+    """Work until `stop` is set. Dependencies that are down are waited for; a bug ends the process.
+
+    Raises `UsageError` for a plug-in that cannot be used, a schema that lacks migrations, or a port that is taken.
+    """
+    health = Health(WORKER, ("kafka", "postgres"))
+    rules = Rules(types=load_types())
+    async with AsyncExitStack() as resources:
+        await resources.enter_async_context(serve(health, settings.health_host, settings.health_port))
+        try:
+            database = await _open_database(resources, settings, health, stop)
+            publisher = await _start_publisher(resources, settings, health, stop)
+            worker = MemoryWorker(settings, database, publisher, rules, health=health, stop=stop)
+            await worker.work()
+        except Stopping as stopping:
+            batch_logger(WORKER).info("stopped while waiting", action="stop", cause=str(stopping))
+
+
+async def _open_database(
+    resources: AsyncExitStack, settings: Settings, health: Health, stop: asyncio.Event
+) -> Database:
+    database = Database.from_settings(settings, "tally-memory")
+    await retry(database.open, name="postgres", health=health, stop=stop)
+    resources.push_async_callback(database.close)
+
+    async def missing() -> list[str]:
+        async with database.session() as connection:
+            return await missing_migrations(connection)
+
+    names = await retry(missing, name="postgres", health=health, stop=stop)
+    if names:
+        raise UsageError(f"the database lacks {', '.join(names)}; run `tally migrate`")
+    return database
+
+
+async def _start_publisher(
+    resources: AsyncExitStack, settings: Settings, health: Health, stop: asyncio.Event
+) -> Publisher:
+    async def start() -> Publisher:
+        publisher = Publisher(settings.kafka(), "tally-memory")
+        await publisher.start()
+        try:
+            for topic in _PUBLISHED_TO:
+                await publisher.partitions(topic)
+        except BaseException:
+            await publisher.stop()
+            raise
+        return publisher
+
+    publisher = await retry(start, name="kafka", health=health, stop=stop)
+    resources.push_async_callback(publisher.stop)
+    return publisher
+
+
+class MemoryWorker:
+    """One member of the consumer group: polls, applies, publishes, acknowledges; and sweeps."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        database: Database,
+        publisher: Publisher,
+        rules: Rules,
+        *,
+        health: Health,
+        stop: asyncio.Event,
+    ) -> None:
+        self._settings = settings
+        self._connection = settings.kafka()
+        self._rules = rules
+        self._health = health
+        self._metrics = health.metrics
+        self._stop = stop
+        self._log = batch_logger(WORKER)
+        retention = timedelta(days=settings.outcome_retention_days)
+        group = f"{settings.topic_prefix}{WORKER}"
+        self._group = group
+        self._batches = MemoryBatches(database, rules, group=group, outcome_retention=retention)
+        self._publication = Publication(database, publisher, health=health, stop=stop)
+        self._sweep = Sweep(database, self._publication, health=health, stop=stop, outcome_retention=retention)
+        #: Positions whose every consequence is acknowledged, not yet told to Kafka.
+        self._finished: dict[TopicPartition, int] = {}
+        self._in_flight = 0
+        self._idle = asyncio.Event()
+        self._idle.set()
+
+    async def work(self) -> None:
+        """Work until stopped. A failure that is nobody's outage ends the process."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._guarded(self._sweep.run(self._settings.purge_interval_s), "sweep"))
+            tasks.create_task(self._guarded(self._consume(), "batch"))
+
+    async def _guarded(self, work: Coroutine[object, object, None], during: str) -> None:
+        try:
+            await work
+        except Stopping as stopping:
+            self._log.info("stopped while waiting", action="stop", during=during, cause=str(stopping))
+        except Exception as error:  # noqa: BLE001 - one of the failure points: a bug must not be acknowledged
+            crash(error, worker=WORKER, during=during)
+
+    async def _consume(self) -> None:
+        """Poll and apply one batch while the one before is published: what waits for Kafka does not wait for disks."""
+        publishing: asyncio.Task[None] | None = None
+        async with self._consumer() as (consumer, rebalances):
+            try:
+                while not self._stop.is_set():
+                    polled = await self._poll(consumer)
+                    rebalances.raise_failure()
+                    if not polled:
+                        if publishing is not None and publishing.done():
+                            await publishing
+                            publishing = None
+                        if publishing is None:
+                            await self._acknowledge(consumer)
+                        continue
+                    self._in_flight += 1
+                    self._idle.clear()
+                    started = monotonic()
+                    intake = take_in(_received(polled), self._rules)
+                    committed = await self._apply(intake, _log_ends(consumer, polled))
+                    pass_point("after_commit")
+                    if publishing is not None:
+                        await publishing
+                    publishing = asyncio.create_task(
+                        self._finish(consumer, intake, committed, positions=_positions(polled), started=started)
+                    )
+            finally:
+                if publishing is not None:
+                    await publishing
+                await self._acknowledge(consumer)
+
+    @asynccontextmanager
+    async def _consumer(self) -> AsyncIterator[tuple[AIOKafkaConsumer, "Rebalances"]]:
+        """Join the group; leave it at the end."""
+        session_ms = int(self._settings.kafka_session_timeout_s * 1000)
+
+        async def start() -> tuple[AIOKafkaConsumer, Rebalances]:
+            consumer = AIOKafkaConsumer(
+                **self._connection.client_options("tally-memory"),
+                group_id=self._group,
+                auto_offset_reset="earliest",
+                enable_auto_commit=False,
+                max_poll_records=self._settings.batch_size,
+                max_partition_fetch_bytes=_FETCH_BYTES_PER_PARTITION,
+                session_timeout_ms=session_ms,
+                heartbeat_interval_ms=session_ms // _HEARTBEATS_PER_SESSION,
+                max_poll_interval_ms=_MAX_POLL_INTERVAL_MS,
+            )
+            rebalances = Rebalances(self._batches, self._idle, drain_s=session_ms / 2000)
+            consumer.subscribe([self._connection.wire_name(Topic.MEMORY_COMMANDS)], listener=rebalances)
+            try:
+                await consumer.start()
+            except (KafkaError, OSError) as error:
+                await consumer.stop()
+                raise DependencyDown("Kafka", self._connection.bootstrap_servers, str(error)) from error
+            return consumer, rebalances
+
+        consumer, rebalances = await retry(start, name="kafka", health=self._health, stop=self._stop)
+        try:
+            yield consumer, rebalances
+        finally:
+            await consumer.stop()
+
+    async def _poll(self, consumer: AIOKafkaConsumer) -> Polled:
+        async def poll() -> Polled:
+            try:
+                polled: Polled = await consumer.getmany(timeout_ms=_POLL_MS, max_records=self._settings.batch_size)
+            except KafkaError as error:
+                raise DependencyDown("Kafka", self._connection.bootstrap_servers, str(error)) from error
+            return polled
+
+        return await retry(poll, name="kafka", health=self._health, stop=self._stop)
+
+    async def _apply(self, intake: Intake, log_ends: Mapping[int, int]) -> Committed:
+        return await retry(
+            lambda: self._batches.apply(intake, log_ends), name="postgres", health=self._health, stop=self._stop
+        )
+
+    async def _finish(
+        self,
+        consumer: AIOKafkaConsumer,
+        intake: Intake,
+        committed: Committed,
+        *,
+        positions: Mapping[TopicPartition, int],
+        started: float,
+    ) -> None:
+        """Publish what a batch committed, wait for the acknowledgements, then acknowledge its input."""
+        letters = [letter.record for letter in committed.letters]
+        await self._publication.publish([*committed.outgoing, *letters])
+        pass_point("after_publish")
+        await self._publication.settle(committed.changed.values())
+        self._finished.update(positions)
+        await self._acknowledge(consumer)
+        self._in_flight -= 1
+        if self._in_flight == 0:
+            self._idle.set()
+        self._account(intake, committed, monotonic() - started)
+
+    async def _acknowledge(self, consumer: AIOKafkaConsumer) -> None:
+        """Commit finished positions. Where Kafka refuses, the next time tries again, or the next owner replays."""
+        if not self._finished:
+            return
+        assigned = consumer.assignment()
+        positions = {tp: offset for tp, offset in self._finished.items() if tp in assigned}
+        self._finished = {}
+        if not positions:
+            return
+        try:
+            await consumer.commit(positions)
+        except (KafkaError, IllegalStateError) as error:
+            self._finished = {**positions, **self._finished}
+            self._log.info("positions not committed", action="commit", cause=str(error) or type(error).__name__)
+
+    def _account(self, intake: Intake, committed: Committed, seconds: float) -> None:
+        events = self._metrics.events
+        events.labels(WORKER, "applied").inc(committed.applied)
+        events.labels(WORKER, "replayed").inc(committed.replayed)
+        events.labels(WORKER, "rejected").inc(len(committed.letters))
+        for letter in committed.letters:
+            self._metrics.dead_letters.labels(WORKER, letter.code).inc()
+        for conflict in committed.conflicts:
+            self._metrics.conflicts.labels(str(conflict["kind"])).inc()
+        self._metrics.batches.labels(WORKER).inc()
+        self._metrics.batch_seconds.labels(WORKER).observe(seconds)
+        self._metrics.batch_events.labels(WORKER).observe(intake.records)
+        self._log.info(
+            "batch",
+            action="batch",
+            records=intake.records,
+            applied=committed.applied,
+            replayed=committed.replayed,
+            dead_letters=len(committed.letters),
+            conflicts=len(committed.conflicts),
+            positions=intake.positions,
+            ms=round(seconds * 1000, 1),
+        )
+
+
+class Rebalances(ConsumerRebalanceListener):  # type: ignore[misc] # aiokafka has no types
+    """What happens when partitions move. aiokafka logs and drops what a listener raises: this one keeps it."""
+
+    def __init__(self, batches: MemoryBatches, idle: asyncio.Event, *, drain_s: float) -> None:
+        self._batches = batches
+        self._idle = idle
+        self._drain_s = drain_s
+        self._failure: BaseException | None = None
+
+    def raise_failure(self) -> None:
+        """Raise in the main loop what a rebalance could not do."""
+        if self._failure is not None:
+            raise self._failure
+
+    async def on_partitions_revoked(self, revoked: set[TopicPartition]) -> None:
+        """Let the batch at hand be acknowledged, if it can be soon: the next owner then has nothing to replay."""
+        try:
+            async with asyncio.timeout(self._drain_s):
+                await self._idle.wait()
+        except TimeoutError:
+            batch_logger(WORKER).info("partitions leave in mid-batch", action="revoke", partitions=len(revoked))
+        except BaseException as error:
+            self._failure = error
+            raise
+
+    async def on_partitions_assigned(self, assigned: set[TopicPartition]) -> None:
+        """Look the fences up again: others may have moved them meanwhile."""
+        try:
+            self._batches.forget_positions(tp.partition for tp in assigned)
+        except BaseException as error:
+            self._failure = error
+            raise
+
+
+def _positions(polled: Polled) -> dict[TopicPartition, int]:
+    return {tp: records[-1].offset + 1 for tp, records in polled.items() if records}
+
+
+def _log_ends(consumer: AIOKafkaConsumer, polled: Polled) -> dict[int, int]:
+    ends = {tp.partition: consumer.highwater(tp) for tp in polled if tp in consumer.assignment()}
+    return {partition: end for partition, end in ends.items() if end is not None}
+
+
+def _received(polled: Polled) -> list[ReceivedRecord]:
+    """Return a poll's records, each partition's in order."""
+    return [
+        ReceivedRecord(
+            Topic.MEMORY_COMMANDS,
+            record.partition,
+            record.offset,
+            record.key,
+            record.value,
+            record.headers,
+            record.timestamp,
+        )
+        for records in polled.values()
+        for record in records
+    ]
