@@ -85,7 +85,7 @@ class ExecutionStore(Store[bytes, bytes]):
         for event in batch:
             executions = self.partitions.setdefault(event.message.partition, {})
             for key, value in changelog_records(event):
-                _recover(executions, key, value)
+                recover(executions, key, value)
 
     async def on_rebalance(
         self,
@@ -115,7 +115,8 @@ def changelog_records(event: EventT[Any]) -> Iterator[tuple[bytes, bytes | None]
             yield record.key, record.value
 
 
-def _recover(executions: dict[ExecutionKey, LiveExecution], key: bytes, value: bytes | None) -> None:
+def recover(executions: dict[ExecutionKey, LiveExecution], key: bytes, value: bytes | None) -> None:
+    """Take in one changelog record."""
     tenant, execution_id, entry = key.decode().split(_SEPARATOR)
     execution_key = ExecutionKey(tenant, execution_id)
     live = executions.get(execution_key)
