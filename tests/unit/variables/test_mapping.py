@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from schemas.errors import Rejection
 from schemas.exact_json import JsonObject, JsonValue
 from tests.support.json_values import json_values, lookup_in, names, reason_of
-from workers.logic.variables.mapping import Write, plan_mapping
+from workers.logic.variables.mapping import Write, plan_mapping, plan_values
 from workers.logic.variables.references import Read
 
 
@@ -132,6 +132,15 @@ def test_reads_are_reported_once_each() -> None:
 
 def test_an_empty_mapping_writes_nothing() -> None:
     assert plan_mapping({}, lookup_in({}), lookup_in({})) == ((), ())
+
+
+def test_values_that_are_data_are_planned_without_looking_for_references() -> None:
+    store: JsonObject = {"r": {"kept": 1}, "secret": "s"}
+    writes = plan_values({"note": "{{secret}} {{", "r.x": ["{{secret}}"]}, lookup_in(store))
+
+    assert applied(writes, store) == {"note": "{{secret}} {{", "r": {"kept": 1, "x": ["{{secret}}"]}, "secret": "s"}
+    assert reason_of(plan_values, {"input": 1}, lookup_in({})) == "reserved_name"
+    assert reason_of(plan_values, {"r.x": 1}, lookup_in({"r": 1})) == "target_not_an_object"
 
 
 objects = st.dictionaries(names, json_values | st.dictionaries(names, json_values, max_size=3), max_size=4)

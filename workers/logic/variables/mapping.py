@@ -35,18 +35,31 @@ def plan_mapping(
     holds another), `target_not_an_object`, `template_invalid`, `result_too_large`.
     """
     template = parse_template(dict(mapping))
-    targets = {target: parse_target(target, limits) for target in mapping}
-    _check_overlap(targets.values())
+    targets = _planned_targets(mapping, current, limits)
+    rendered, reads = template.render(lookup, limits.result_bytes)
+    assert isinstance(rendered, dict)
+    return tuple(Write(segments, rendered[target]) for target, segments in targets), reads
+
+
+def plan_values(values: Mapping[str, JsonValue], current: Lookup, limits: Limits = DEFAULT_LIMITS) -> tuple[Write, ...]:
+    """Plan the writes of variables whose values are data, such as an agent's own: no text in them is a template.
+
+    Targets are as in a mapping. Raises `Rejection` as `plan_mapping` does for targets.
+    """
+    return tuple(Write(segments, values[target]) for target, segments in _planned_targets(values, current, limits))
+
+
+def _planned_targets(names: Collection[str], current: Lookup, limits: Limits) -> list[tuple[str, tuple[str, ...]]]:
+    targets = [(target, parse_target(target, limits)) for target in names]
+    _check_overlap([segments for _, segments in targets])
     tops: dict[str, JsonValue | Missing] = {}
-    for target, segments in targets.items():
+    for target, segments in targets:
         if len(segments) > 1:
             top = segments[0]
             if top not in tops:
                 tops[top] = current(Path((top,)))
             _check_way(target, segments, tops[top])
-    rendered, reads = template.render(lookup, limits.result_bytes)
-    assert isinstance(rendered, dict)
-    return tuple(Write(segments, rendered[target]) for target, segments in targets.items()), reads
+    return targets
 
 
 def parse_target(target: str, limits: Limits = DEFAULT_LIMITS) -> tuple[str, ...]:
