@@ -150,6 +150,18 @@ class Edge:
         finally:
             await consumer.stop()
 
+    async def make_anew(self, topic: Topic) -> None:
+        """Delete a topic and create it again, empty."""
+        admin = AIOKafkaAdminClient(**self.settings.kafka().client_options("test"))
+        await admin.start()
+        try:
+            await admin.delete_topics([self.settings.kafka().wire_name(topic)])
+        finally:
+            await admin.close()
+        async with TopicAdmin(self.settings.kafka()) as topics, asyncio.timeout(DEADLINE_S):
+            while topic not in await topics.create(partitions=PARTITIONS, replication=1):
+                await asyncio.sleep(0.2)
+
     async def committed(self) -> Mapping[TopicPartition, int]:
         """Return the positions that the worker's group has committed."""
         admin = AIOKafkaAdminClient(**self.settings.kafka().client_options("test"))
