@@ -8,7 +8,7 @@ from schemas.errors import Rejection
 from schemas.exact_json import JsonObject, JsonValue, dumps
 from schemas.names import check_name
 from workers.logic.variables import entries
-from workers.logic.variables.mapping import Write, plan_mapping
+from workers.logic.variables.mapping import Write, plan_mapping, plan_values
 from workers.logic.variables.references import MISSING, Lookup, Missing, Path, descend
 from workers.logic.variables.requests import Asked, accept, finish, frame_of, lookup_of, skip
 from workers.logic.variables.state import Request
@@ -100,7 +100,8 @@ def store_output(
         _write_all(step, frame, _mapped(step, frame, mapping, activity_id, output))
         previous, last = {"value": output}, {"previous": True}
     if variables:
-        _write_all(step, frame, _mapped(step, frame, variables, activity_id, output))
+        # An agent's own values are data: no text in them is a template.
+        _write_all(step, frame, plan_values(variables, own_scope(step, frame), step.limits))
     step.state.write(entries.PREVIOUS, previous)
     step.set_last_output(last)
     end_activity(step, activity_id, frame, stored, ended="answered")
@@ -200,6 +201,7 @@ def apply_variables(step: Step, request: Request) -> None:
     """Write the variables of `variables.set`."""
     variables = cast("JsonObject", request.body["variables"])
     writes, reads = plan_mapping(variables, lookup_of(step, request), own_scope(step, request.frame), step.limits)
+    step.check_room(sum(len(dumps(write.value)) for write in writes))
     step.note_reads(reads)
     _write_all(step, request.frame, writes)
     provided: JsonObject = {}

@@ -1,6 +1,5 @@
 """Scratchpad requests (seed 001): one at a time within a namespace, answered with INPUT and OUTPUT."""
 
-from schemas.errors import Rejection
 from schemas.exact_json import JsonObject, JsonValue, dumps
 from schemas.names import check_name
 from workers.logic.variables import entries, scratchpad
@@ -48,7 +47,7 @@ def run(step: Step, request: Request) -> None:
     effect = _effect(step, request)
     namespace = _namespace(request.body)
     received = step.lookup_in(request.frame)(Path(("last_output",)))
-    _check_size(step, effect)
+    step.check_room(sum(len(dumps(value)) for value in effect.written.values()))
     for key, value in effect.written.items():
         step.state.set_scratchpad(namespace, key, value)
     for key in effect.removed:
@@ -101,13 +100,3 @@ def _value(step: Step, request: Request) -> JsonValue:
 
 def _whole(value: JsonValue) -> int | None:
     return value if isinstance(value, int) else None
-
-
-def _check_size(step: Step, effect: Effect) -> None:
-    size = step.state.store_bytes + sum(len(dumps(value)) for value in effect.written.values())
-    if size > step.limits.store_bytes:
-        raise Rejection(
-            "store_too_large",
-            f"the scratchpad value would make the store {size} bytes, {step.limits.store_bytes} are allowed; "
-            "clear what is not needed any more",
-        )

@@ -148,6 +148,16 @@ class Step:
             )
         self.state.set_variable(frame, segments, Raw(data))
 
+    def check_room(self, more_bytes: int) -> None:
+        """Raise `Rejection` (`store_too_large`) when so much more may not fit: before the first of several writes."""
+        size = self.state.store_bytes + more_bytes
+        if size > self.limits.store_bytes:
+            raise Rejection(
+                "store_too_large",
+                f"the store would hold up to {size} bytes, {self.limits.store_bytes} are allowed; "
+                "keep large values elsewhere and store references",
+            )
+
     def set_last_output(self, pointer: JsonObject) -> None:
         """Point `last_output` at a variable (`frame`, `name`) or at `previous`, or give it a `value` of its own."""
         self.state.write(entries.LAST, pointer)
