@@ -1,6 +1,29 @@
 """The command line `tally` (design 2.6): one module for each group of commands, registered in one place."""
 
-from workers.cli import publish, tail, topics_commands
+from workers.cli import (
+    dead_letters,
+    demo_command,
+    executions,
+    memory,
+    outcomes,
+    publish,
+    tail,
+    topics_commands,
+    up,
+    worker,
+)
 from workers.cli.app import app
 
-__all__ = ["app", "publish", "tail", "topics_commands"]
+__all__ = [
+    "app",
+    "dead_letters",
+    "demo_command",
+    "executions",
+    "memory",
+    "outcomes",
+    "publish",
+    "tail",
+    "topics_commands",
+    "up",
+    "worker",
+]

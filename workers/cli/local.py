@@ -1,0 +1,115 @@
+"""Everything on this machine: broker, PostgreSQL, topics, schema, workers; used by `up` and `demo`."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from http import HTTPStatus
+from pathlib import Path
+
+import aiohttp
+from pydantic import SecretStr
+
+from topics.admin import TopicAdmin
+from workers.embedded import ports
+from workers.embedded.errors import StartFailed
+from workers.embedded.processes import WorkerProcesses
+from workers.embedded.stack import EmbeddedStack, TemporaryHome
+from workers.runtime.migrations import migrate
+from workers.settings import Settings, read_settings
+
+_READY_TIMEOUT_S = 60.0
+_POLL_S = 0.1
+#: A group forms in half of this on the embedded broker: waiting for it is most of a start.
+_SESSION_TIMEOUT_S = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Local:
+    """A running stack: how to reach it, where its workers write, and the workers."""
+
+    settings: Settings
+    logs: Path
+    workers: WorkerProcesses
+
+
+@asynccontextmanager
+async def local_stack(
+    names: Sequence[str],
+    on_progress: Callable[[str], None],
+    *,
+    data: Path | None = None,
+    preferred_ports: bool = False,
+) -> AsyncIterator[Local]:
+    """Run everything, each of the workers `names` in a process of its own, for as long as the block lasts.
+
+    With `data`, PostgreSQL's files stay there; Kafka's records never stay. `preferred_ports` takes 9092 and 5432
+    where they are free. Raises `EmbeddedError` and `DependencyDown`, each saying what to do.
+    """
+    with TemporaryHome() as logs:
+        async with _servers(data, on_progress, preferred_ports=preferred_ports) as stack:
+            settings = read_settings(
+                kafka_bootstrap_servers=stack.bootstrap_servers,
+                kafka_security_protocol="PLAINTEXT",
+                postgres_dsn=SecretStr(stack.postgres_dsn),
+            )
+            await migrate(settings.postgres_dsn)
+            async with TopicAdmin(settings.kafka()) as admin:
+                created = await admin.create(partitions=settings.topic_partitions, replication=1)
+            on_progress(f"the schema is up to date, {len(created)} topics were created")
+            health = {name: next(ports.candidates(None)) for name in names}
+            commands = {name: ("worker", name, "--health-port", str(port)) for name, port in health.items()}
+            async with WorkerProcesses(commands, _environment(settings), logs) as workers:
+                await _until_ready(workers, health, logs)
+                on_progress(f"the workers are ready: {', '.join(names)}")
+                yield Local(settings, logs, workers)
+
+
+def _servers(data: Path | None, on_progress: Callable[[str], None], *, preferred_ports: bool) -> EmbeddedStack:
+    if preferred_ports:
+        return EmbeddedStack(data, on_progress)
+    return EmbeddedStack(data, on_progress, kafka_port=None, postgres_port=None)
+
+
+def _environment(settings: Settings) -> Mapping[str, str]:
+    return {
+        "TALLY_KAFKA_BOOTSTRAP_SERVERS": settings.kafka_bootstrap_servers,
+        "TALLY_KAFKA_SECURITY_PROTOCOL": "PLAINTEXT",
+        "TALLY_KAFKA_SESSION_TIMEOUT_S": str(_SESSION_TIMEOUT_S),
+        "TALLY_POSTGRES_DSN": settings.postgres_dsn.get_secret_value(),
+    }
+
+
+async def _until_ready(workers: WorkerProcesses, health: Mapping[str, int], logs: Path) -> None:
+    """Wait until every worker says that it is ready. Raises `StartFailed` with the log of one that is not."""
+    ended = asyncio.create_task(workers.first_to_end())
+    ready = asyncio.create_task(_all_ready(health.values()))
+    try:
+        await asyncio.wait([ended, ready], timeout=_READY_TIMEOUT_S, return_when=asyncio.FIRST_COMPLETED)
+        if ended.done():
+            process = ended.result()
+            raise StartFailed(f"the worker {process.name}", f"ended with code {await process.wait()}", process.log)
+        if not ready.done():
+            name = next(iter(health))
+            raise StartFailed("the workers", f"were not ready within {_READY_TIMEOUT_S:g} s", logs / f"{name}.log")
+        ready.result()
+    finally:
+        for task in (ended, ready):
+            task.cancel()
+        await asyncio.gather(ended, ready, return_exceptions=True)
+
+
+async def _all_ready(health_ports: Iterable[int]) -> None:
+    async with aiohttp.ClientSession() as session:
+        waiting = set(health_ports)
+        while waiting:
+            waiting -= {port for port in waiting if await _is_ready(session, port)}
+            await asyncio.sleep(_POLL_S)
+
+
+async def _is_ready(session: aiohttp.ClientSession, port: int) -> bool:
+    try:
+        async with session.get(f"http://{ports.LOOPBACK}:{port}/readyz") as response:
+            return response.status == HTTPStatus.OK
+    except aiohttp.ClientError:
+        return False  # it does not listen yet

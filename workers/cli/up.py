@@ -1,0 +1,58 @@
+"""`tally up`: broker, PostgreSQL and all workers on this machine, until Ctrl-C."""
+
+import asyncio
+import signal
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from schemas.errors import DependencyDown
+from workers.cli.app import app, run
+from workers.cli.local import Local, local_stack
+from workers.cli.output import complain, say
+from workers.cli.worker import WORKERS
+
+
+@app.command("up")
+def up(
+    *,
+    data: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Keep PostgreSQL's data here; without, nothing stays.")
+    ] = None,
+) -> None:
+    """Run everything on this machine until Ctrl-C: a Kafka-compatible broker, PostgreSQL, all workers.
+
+    Records in the embedded broker live in its memory. With `--data`, stores, memory and their histories stay.
+    """
+    run(_up(data))
+
+
+async def _up(data: Path | None) -> None:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    async with local_stack(list(WORKERS), complain, data=data, preferred_ports=True) as local:
+        _show_how_to_reach(local)
+        stopped = asyncio.create_task(stop.wait())
+        ended = asyncio.create_task(local.workers.first_to_end())
+        await asyncio.wait([stopped, ended], return_when=asyncio.FIRST_COMPLETED)
+        for task in (stopped, ended):
+            task.cancel()
+        await asyncio.gather(stopped, ended, return_exceptions=True)
+        if not ended.cancelled():
+            process = ended.result()
+            complain(process.log.read_text(errors="replace")[-4000:])
+            raise DependencyDown(
+                f"the worker {process.name}", "this machine", f"it ended with code {await process.wait()}"
+            )
+        complain("stopping")
+
+
+def _show_how_to_reach(local: Local) -> None:
+    say("Ready. In another terminal:", "bold green")
+    say(f"  export TALLY_KAFKA_BOOTSTRAP_SERVERS={local.settings.kafka_bootstrap_servers}")
+    say(f"  export TALLY_POSTGRES_DSN={local.settings.postgres_dsn.get_secret_value()}")
+    say("  tally doctor")
+    say(f"Logs are in {local.logs}. Ctrl-C stops everything.")
