@@ -128,6 +128,11 @@ class Edge:
             Record(topic, (event.subject or "").encode(), encode(event), STRUCTURED_HEADERS) for event in events
         )
 
+    async def publish_raw(
+        self, topic: Topic, key: bytes | None, value: bytes | None, partition: int | None = None
+    ) -> None:
+        await self.publisher.publish([Record(topic, key, value, (), partition)])
+
     async def read(self, topic: Topic) -> list[Published]:
         """Return everything that lies in a topic, each partition in order."""
         consumer = AIOKafkaConsumer(**self.settings.kafka().client_options("test"), auto_offset_reset="earliest")
@@ -190,9 +195,8 @@ class Edge:
                 ends, committed = await self.log_ends(), await self.committed()
                 if all(committed.get(partition, 0) >= end for partition, end in ends.items()):
                     return
-                dead = [worker for worker in self.workers if worker.process.returncode not in (None, 0, 137, -9)]
-                if dead:
-                    raise AssertionError(f"a worker ended:\n{dead[0].lines()[-6000:]}")
+                if all(worker.process.returncode is not None for worker in self.workers):
+                    raise AssertionError(f"no worker is left:\n{self.workers[-1].lines()[-6000:]}")
                 await asyncio.sleep(0.1)
 
     @contextlib.asynccontextmanager

@@ -1,0 +1,169 @@
+"""What is down is waited for, in place; nothing is lost, and readiness says so."""
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import aiohttp
+import pytest_asyncio
+
+from tests.support.edge import Edge, assert_whole, completed, edge, event, outcome, started
+from topics.catalog import Topic
+
+
+@pytest_asyncio.fixture
+async def variables(
+    kafka_bootstrap_servers: str, database: str, topic_prefix: str, tmp_path: Path
+) -> AsyncIterator[Edge]:
+    async with edge(kafka_bootstrap_servers, database, topic_prefix, tmp_path) as found:
+        yield found
+
+
+def free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port: int = listener.getsockname()[1]
+        return port
+
+
+async def readiness(port: int) -> tuple[int, str]:
+    async with asyncio.timeout(30), aiohttp.ClientSession() as session:
+        while True:
+            try:
+                async with session.get(f"http://127.0.0.1:{port}/readyz") as answer:
+                    return answer.status, await answer.text()
+            except aiohttp.ClientConnectionError:
+                await asyncio.sleep(0.1)
+
+
+async def until_ready(port: int) -> None:
+    async with asyncio.timeout(60):
+        while (await readiness(port))[0] != 200:
+            await asyncio.sleep(0.1)
+
+
+async def test_sessions_that_postgresql_ends_under_load_cost_retries_only(variables: Edge) -> None:
+    events = []
+    await variables.start_worker(batch_size="20")
+    for number in range(40):
+        events += [started(f"run-{number}"), *(completed(f"run-{number}", f"step-{step}") for step in range(5))]
+        await variables.publish(events[-6:])
+        async with variables.database() as connection:
+            await connection.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'tally-variables'"
+                " AND datname = current_database()"
+            )
+        await asyncio.sleep(0.05)
+    await variables.drained()
+
+    await assert_whole(variables, events)
+
+
+async def test_without_postgresql_the_worker_waits_and_says_so(variables: Edge) -> None:
+    port = free_port()
+    worker = await variables.start_worker(
+        postgres_dsn=f"postgresql://nobody:secret@127.0.0.1:{free_port()}/none", health_port=str(port)
+    )
+
+    status, report = await readiness(port)
+    assert status == 503
+    async with asyncio.timeout(30):
+        while "PostgreSQL" not in report:
+            status, report = await readiness(port)
+    assert worker.process.returncode is None
+    assert await worker.stop() == 0
+    assert "secret" not in worker.lines() + report
+
+
+async def test_without_kafka_the_worker_waits_and_says_so(variables: Edge) -> None:
+    port = free_port()
+    worker = await variables.start_worker(kafka_bootstrap_servers=f"127.0.0.1:{free_port()}", health_port=str(port))
+
+    status, report = await readiness(port)
+    assert status == 503
+    async with asyncio.timeout(30):
+        while "Kafka" not in report:
+            status, report = await readiness(port)
+    assert worker.process.returncode is None
+    assert await worker.stop() == 0
+
+
+async def test_a_ready_worker_shows_its_figures(variables: Edge) -> None:
+    port = free_port()
+    await variables.start_worker(health_port=str(port))
+    await variables.publish([started("run")])
+    await variables.drained()
+    await until_ready(port)
+
+    async with aiohttp.ClientSession() as session, session.get(f"http://127.0.0.1:{port}/metrics") as answer:
+        figures = await answer.text()
+
+    assert 'tally_events_total{outcome="applied",worker="variables"} 1.0' in figures
+    assert 'tally_ready{worker="variables"} 1.0' in figures
+
+
+async def test_a_memory_request_goes_out_and_its_outcome_comes_back(variables: Edge) -> None:
+    request = event(
+        "run",
+        "memory.read",
+        {"node_id": "recall", "scope": "workflow", "subject": "workflow-global", "key": "seen", "type": "Integer"},
+    )
+    after = event("run", "variables.set", {"variables": {"copy": "{{recall.value}}"}})
+    await variables.start_worker()
+    await variables.publish([started("run"), request, after])
+    await variables.drained()
+    [sent] = [record.event for record in await variables.read(Topic.MEMORY_COMMANDS)]
+
+    answer = outcome(
+        sent,
+        "memory.found",
+        value=7,
+        type="Integer",
+        version=3,
+        written_at="2026-11-30T00:00:00Z",
+        expires_at="2026-12-30T00:00:00Z",
+    )
+    await variables.publish([answer, answer], Topic.MEMORY_RESULTS)
+    await variables.drained()
+
+    store = await variables.store("run")
+    assert store is not None
+    assert store.entries["v/copy"] == b"7"
+    answers = {record.event.id: record.event.type for record in await variables.read(Topic.NODE_RESULTS)}
+    assert list(answers.values()).count("node.answered") == 1
+
+
+async def test_an_outcome_for_somebody_else_is_left_alone(variables: Edge) -> None:
+    theirs = outcome(event("run", "memory.read", {}), "memory.missing", version=0)
+    theirs.data["command_source"] = "/a/client"
+    await variables.start_worker()
+    await variables.publish([theirs], Topic.MEMORY_RESULTS)
+    await variables.drained()
+
+    assert await variables.store("run") is None
+    assert await variables.read(Topic.DEAD_LETTERS) == []
+
+
+async def test_a_fork_of_a_run_in_the_same_batch_finds_its_source(variables: Edge) -> None:
+    source = [started("source"), completed("source", "one", value=1)]
+    fork = started("fork", forked_from={"execution_id": "source", "revision": 2})
+    await variables.publish([*source, fork])
+    await variables.start_worker()
+    await variables.drained()
+
+    store = await variables.store("fork")
+    assert store is not None
+    assert store.entries["v/one"] == b'{"value":1}'
+
+
+async def test_one_id_with_other_content_is_refused(variables: Edge) -> None:
+    first = completed("run", "one", value=1)
+    other = completed("run", "one", value=2)
+    await variables.start_worker()
+    await variables.publish([first, first, other])
+    await variables.drained()
+
+    letters = [record.event.data["code"] for record in await variables.read(Topic.DEAD_LETTERS)]
+    assert letters == ["id_reused"]
+    await assert_whole(variables, [first])
