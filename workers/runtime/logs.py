@@ -2,10 +2,14 @@
 
 import logging
 import sys
+from collections.abc import Callable
+from time import monotonic
 from typing import Literal
 
 import structlog
 from structlog.typing import Processor
+
+_OURS = "tally"
 
 
 def configure(level: str, form: Literal["console", "json"]) -> None:
@@ -35,15 +39,36 @@ def configure(level: str, form: Literal["console", "json"]) -> None:
     if form == "json":
         last.append(structlog.processors.format_exc_info)
     handler = logging.StreamHandler(sys.stderr)
+    handler.addFilter(_LibrariesOncePerPeriod())
     handler.setFormatter(structlog.stdlib.ProcessorFormatter(foreign_pre_chain=shared, processors=[*last, renderer]))
     root = logging.getLogger()
     root.handlers = [handler]
     # The libraries' own lines are of interest when something is wrong; ours are the canonical ones.
     root.setLevel(logging.DEBUG if level == "DEBUG" else logging.WARNING)
-    logging.getLogger("tally").setLevel(level)
+    logging.getLogger(_OURS).setLevel(level)
+
+
+class _LibrariesOncePerPeriod(logging.Filter):
+    """Lets a library's message through once in ten seconds: a broker that is away gives a hundred lines a second."""
+
+    _PERIOD_S = 10.0
+
+    def __init__(self, clock: Callable[[], float] = monotonic) -> None:
+        super().__init__()
+        self._clock = clock
+        self._last: dict[tuple[str, str], float] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if record.name == _OURS or record.levelno >= logging.CRITICAL:
+            return True
+        key, now = (record.name, str(record.msg)), self._clock()
+        if now - self._last.get(key, -self._PERIOD_S) < self._PERIOD_S:
+            return False
+        self._last[key] = now
+        return True
 
 
 def batch_logger(worker: str) -> "structlog.stdlib.BoundLogger":
     """Return the logger of a worker's canonical lines: one for each batch."""
-    logger: structlog.stdlib.BoundLogger = structlog.get_logger("tally").bind(worker=worker)
+    logger: structlog.stdlib.BoundLogger = structlog.get_logger(_OURS).bind(worker=worker)
     return logger

@@ -39,6 +39,8 @@ _AWAY = (
     asyncpg.InvalidCatalogNameError,
     asyncpg.ReadOnlySQLTransactionError,
     asyncpg.PostgresSystemError,
+    # What a session that broke in mid-statement answers when it is given back ("another operation is in progress").
+    asyncpg.InternalClientError,
 )
 #: Another transaction was faster: roll back, look up again, decide again.
 _RACES = (
@@ -112,7 +114,7 @@ class Database:
                     yield connection
                 except asyncpg.InterfaceError as error:
                     # asyncpg reports the use of a session that the server has closed as a mistake of the caller.
-                    if not connection.is_closed():
+                    if not _is_lost(connection):
                         raise
                     raise self._down(error) from error
         except _AWAY as error:
@@ -122,6 +124,14 @@ class Database:
 
     def _down(self, error: BaseException) -> DependencyDown:
         return DependencyDown("PostgreSQL", where(self._dsn), describe(error))
+
+
+def _is_lost(connection: Connection) -> bool:
+    """Tell whether the server has closed a session; the pool may have taken it back by then."""
+    try:
+        return connection.is_closed()
+    except asyncpg.InterfaceError:
+        return True
 
 
 def where(dsn: SecretStr) -> str:

@@ -20,7 +20,6 @@ from faust.transport.drivers import aiokafka as driver
 from faust.types import TP, ConsumerMessage, Message
 
 from schemas.errors import DependencyDown
-from workers.runtime.health import Health
 
 Records = Sequence["ConsumerRecord[bytes | None, bytes | None]"]
 
@@ -53,6 +52,11 @@ class Fetch(ConsumerMessage):
 class ConsumerThread(driver.AIOKafkaConsumerThread):
     """The consumer's own thread: heartbeats go on whatever a batch does."""
 
+    @property
+    def coordinator_answers(self) -> bool:
+        """Whether the group's leading broker is known."""
+        return self._consumer is not None and self._consumer._coordinator.coordinator_id is not None  # noqa: SLF001
+
     async def _commit(self, offsets: Mapping[TP, int]) -> bool:
         consumer = self._ensure_consumer()
         try:
@@ -70,10 +74,15 @@ class FetchConsumer(driver.Consumer):
     def __post_init__(self) -> None:
         self.finished_positions: dict[TP, int] = {}
         self._handed: Fetch | None = None
-        self.health: Health | None = None
 
     def _new_consumer_thread(self) -> ConsumerThread:
         return ConsumerThread(self, loop=self.loop, beacon=self.beacon)
+
+    @property
+    def coordinator_answers(self) -> bool:
+        """Whether the broker that leads the group is known; aiokafka forgets it when heartbeats fail."""
+        thread = cast("ConsumerThread", self._thread)
+        return thread.coordinator_answers
 
     def finish(self, fetch: Fetch) -> None:
         """Let the positions of `fetch` be committed: all that it causes is stored, published and acknowledged."""

@@ -26,6 +26,7 @@ _CHECKS = ("kafka", "postgres", "partitions")
 #: How often ended executions are looked for, at most; refusals are forgotten at every hundredth look.
 _EVICTION_INTERVAL_S = 10.0
 _LOOKS_PER_FORGETTING = 100
+_WATCH_INTERVAL_S = 0.5
 
 
 async def run(settings: Settings, stop: asyncio.Event) -> None:
@@ -73,6 +74,7 @@ class _Session:
         self._settings = settings
         self._health = health
         self._stop = stop
+        self._assigned = False
         self._connection = settings.kafka()
         self._app: VariablesApp = build_app(settings)
         table = register(self._app, settings, self._handle)
@@ -132,11 +134,22 @@ class _Session:
             if looks % _LOOKS_PER_FORGETTING == 0:
                 await self._processor.forget_refusals(self._settings.outcome_retention_days)
 
+    async def _watch_group(self) -> None:
+        """Say whether this worker has partitions and a broker that leads its group."""
+        while True:
+            if not self._assigned:
+                self._health.red("partitions", "a rebalance is under way")
+            elif not cast("FetchConsumer", self._app.consumer).coordinator_answers:
+                self._health.red("partitions", "the broker that leads the group does not answer")
+            else:
+                self._health.green("partitions")
+            await asyncio.sleep(_WATCH_INTERVAL_S)
+
     async def _on_partitions_revoked(self, *_: object, **__: object) -> None:
-        self._health.red("partitions", "a rebalance is under way")
+        self._assigned = False
 
     async def _on_rebalance_complete(self, *_: object, **__: object) -> None:
-        self._health.green("partitions")
+        self._assigned = True
 
 
 def _received(fetch: Fetch, connection: KafkaConnection) -> tuple[list[ReceivedRecord], Mapping[Lane, int]]:
