@@ -3,13 +3,15 @@
 import asyncio
 import os
 import sys
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from itertools import count
+from typing import TypeVar
 
 import asyncpg
 from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka.admin import AIOKafkaAdminClient
 
 from schemas.envelope import Event
 from schemas.exact_json import JsonValue
@@ -22,6 +24,7 @@ from topics.publisher import Publisher
 from topics.records import Record
 
 TIMEOUT_S = 60.0
+Found = TypeVar("Found")
 _numbers = count(1)
 
 
@@ -82,6 +85,36 @@ class Memory:
         )
         self.processes.append(process)
         return process
+
+    async def members(self, number: int) -> None:
+        """Wait until so many workers share the partitions."""
+        admin = AIOKafkaAdminClient(**self.connection.client_options("test"))
+        await admin.start()
+        try:
+
+            async def settled() -> bool | None:
+                (response,) = await admin.describe_consumer_groups([self.group])
+                (group,) = response.groups
+                _, _, state, _, _, members, *_ = group
+                return True if state == "Stable" and len(members) == number else None
+
+            await until(settled)
+        finally:
+            await admin.close()
+
+    async def committed(self) -> dict[int, int]:
+        """Return the offsets that the group has acknowledged."""
+        admin = AIOKafkaAdminClient(**self.connection.client_options("test"))
+        await admin.start()
+        try:
+            offsets = await admin.list_consumer_group_offsets(self.group)
+            return {tp.partition: found.offset for tp, found in offsets.items()}
+        finally:
+            await admin.close()
+
+    @property
+    def group(self) -> str:
+        return f"{self.connection.prefix}memory"
 
     async def kill(self, process: asyncio.subprocess.Process) -> None:
         if process.returncode is None:
@@ -157,3 +190,11 @@ async def memory_on(kafka: str, dsn: str, prefix: str, *, partitions: int = 2) -
         for process in memory.processes:
             await memory.kill(process)
         await publisher.stop()
+
+
+async def until(check: Callable[[], Awaitable[Found | None]], timeout_s: float = TIMEOUT_S) -> Found:
+    """Wait until `check` finds something."""
+    async with asyncio.timeout(timeout_s):
+        while (found := await check()) is None:
+            await asyncio.sleep(0.05)
+        return found
