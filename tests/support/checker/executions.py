@@ -1,0 +1,239 @@
+"""Variable stores: every event applied once, in order; each revision what the fold makes of it; the table no liar."""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from uuid import UUID
+
+from schemas.envelope import Event
+from schemas.errors import Rejection
+from schemas.exact_json import loads
+from schemas.identity import key_of
+from schemas.limits import DEFAULT_LIMITS
+from tests.support.checker.verdict import Kind, Verdict
+from tests.support.history import History, RevisionRow, event_of
+from topics import codec
+from topics.catalog import Topic
+from topics.keys import partition_of
+from workers.logic.variables import fold
+from workers.logic.variables.state import ExecutionKey, ExecutionState
+from workers.logic.variables.step import Context, ForkSource
+from workers.logic.variables.updates import revised_event
+from workers.variables.rows import encode_changes, encode_outgoing, records_of
+
+_INPUTS = (Topic.EXECUTION_EVENTS, Topic.ACTIVITY_OUTPUTS, Topic.MEMORY_RESULTS)
+
+
+@dataclass(slots=True)
+class Modelled:
+    """An execution as the model has it, after each of its revisions."""
+
+    key: ExecutionKey
+    head: bytes | None = None
+    entries: dict[str, bytes] = field(default_factory=dict)
+    #: Entries after each revision, kept only where another execution forks from it.
+    kept: dict[int, dict[str, bytes]] = field(default_factory=dict)
+    #: What its revisions must have published: (topic, key, value).
+    published: list[tuple[Topic, bytes, bytes]] = field(default_factory=list)
+
+    def apply(self, event: Event, now: datetime, fork: ForkSource | None) -> fold.Revision | None:
+        """Apply an event to a freshly loaded state."""
+        state = ExecutionState.load(self.key, self.head, dict(self.entries))
+        revision = fold.apply(state, event, context=Context(now, DEFAULT_LIMITS, fork))
+        if revision is not None:
+            for entry, data in revision.changes.items():
+                if data is None:
+                    self.entries.pop(entry, None)
+                else:
+                    self.entries[entry] = data
+            self.head = state.head
+        return revision
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """An input event, and where it lies in the partition of its execution: (topic, offset) of the first copy."""
+
+    event: Event
+    topic: Topic
+    offset: int
+
+
+def check_executions(history: History) -> tuple[Verdict, Mapping[ExecutionKey, Modelled]]:
+    """Replay the committed causes through the fold and compare; return the model."""
+    verdict = Verdict()
+    causes = _causes(history)
+    rows: defaultdict[ExecutionKey, list[RevisionRow]] = defaultdict(list)
+    for row in history.revisions:
+        rows[ExecutionKey(row.tenant, row.execution_id)].append(row)
+    forks = _forked_from(causes)
+    models: dict[ExecutionKey, Modelled] = {}
+    for key in sorted(rows, key=lambda key: (key in forks, _first_cause_time(rows[key]))):
+        mine = sorted(rows[key], key=lambda row: row.revision)
+        models[key] = _replay(key, mine, causes, models, forks, verdict)
+    _check_heads(history, models, verdict)
+    _check_lost(history, causes, models, verdict)
+    verdict.counts["executions"] += len(models)
+    return verdict, models
+
+
+def _causes(history: History) -> dict[UUID, Cause]:
+    """Find every input event, in the partition where it belongs."""
+    counts = {topic: max((p for t, p in history.log_ends if t is topic), default=0) + 1 for topic in _INPUTS}
+    causes: dict[UUID, Cause] = {}
+    for topic in _INPUTS:
+        for record in history.log(topic):
+            event = event_of(record)
+            if event is None or event.subject is None or (topic, record.value) in history.bad:
+                continue
+            if partition_of(event.subject.encode(), counts[topic]) == record.partition:
+                causes.setdefault(key_of(event), Cause(event, topic, record.offset))
+    return causes
+
+
+def _forked_from(causes: Mapping[UUID, Cause]) -> dict[ExecutionKey, tuple[ExecutionKey, int]]:
+    found = {}
+    for cause in causes.values():
+        fork = cause.event.data.get("forked_from") if cause.event.type == "execution.started" else None
+        if isinstance(fork, dict):
+            tenant = cause.event.tenant
+            source = ExecutionKey(tenant, str(fork["execution_id"])), int(str(fork["revision"]))
+            found[ExecutionKey(tenant, str(cause.event.subject))] = source
+    return found
+
+
+def _first_cause_time(rows: Sequence[RevisionRow]) -> str:
+    body = loads(min(rows, key=lambda row: row.revision).body)
+    return str(body.get("at")) if isinstance(body, dict) else ""
+
+
+def _replay(
+    key: ExecutionKey,
+    rows: Sequence[RevisionRow],
+    causes: Mapping[UUID, Cause],
+    models: Mapping[ExecutionKey, Modelled],
+    forks: Mapping[ExecutionKey, tuple[ExecutionKey, int]],
+    verdict: Verdict,
+) -> Modelled:
+    model = Modelled(key)
+    name = f"execution {key.tenant}/{key.execution_id}"
+    keep = {revision for source, revision in forks.values() if source == key}
+    offsets: dict[Topic, int] = {}
+    seen: set[UUID | None] = set()
+    for expected, row in enumerate(rows, start=1):
+        if row.revision != expected:
+            kind: Kind = "revision_duplicated" if row.revision < expected else "revision_gap"
+            verdict.add(kind, name, f"revision {row.revision} is stored where {expected} belongs")
+            return model
+        cause = causes.get(row.event_key) if row.event_key is not None else None
+        if cause is None:
+            verdict.add("revision_wrong", name, f"nothing in the logs caused revision {row.revision}")
+            return model
+        if row.event_key in seen:
+            verdict.add("revision_duplicated", name, f"revision {row.revision} applies {cause.event.id} once more")
+            return model
+        seen.add(row.event_key)
+        if cause.offset <= offsets.get(cause.topic, -1):
+            verdict.add(
+                "revision_order", name, f"revision {row.revision} applies {cause.event.id} after what came later"
+            )
+        offsets[cause.topic] = cause.offset
+        if not _matches(model, row, cause.event, _fork_of(key, models, forks), name, verdict):
+            return model
+        if row.revision in keep:
+            model.kept[row.revision] = dict(model.entries)
+        verdict.counts["revisions"] += 1
+    return model
+
+
+def _fork_of(
+    key: ExecutionKey,
+    models: Mapping[ExecutionKey, Modelled],
+    forks: Mapping[ExecutionKey, tuple[ExecutionKey, int]],
+) -> ForkSource | None:
+    if key not in forks:
+        return None
+    source, revision = forks[key]
+    kept = models[source].kept.get(revision) if source in models else None
+    return ForkSource(kept or {}, kept is not None)
+
+
+def _matches(
+    model: Modelled, row: RevisionRow, event: Event, fork: ForkSource | None, name: str, verdict: Verdict
+) -> bool:
+    """Apply a cause to the model and compare what comes of it with the row, byte for byte."""
+    body = loads(row.body)
+    assert isinstance(body, dict), "written by the fold"
+    try:
+        revision = model.apply(event, datetime.fromisoformat(str(body["at"])), fork)
+    except Rejection as rejection:
+        verdict.add("revision_wrong", name, f"revision {row.revision}: the model refuses {event.id}: {rejection}")
+        return False
+    if revision is None:
+        verdict.add("revision_wrong", name, f"revision {row.revision}: the model records nothing of {event.id}")
+        return False
+    records = records_of(revision.outgoing)
+    made = {
+        "body": (row.body, revision.body),
+        "changes": (row.changes, encode_changes(revision.changes)),
+        "outgoing": (row.outgoing, encode_outgoing(records)),
+    }
+    for what, (stored, due) in made.items():
+        if stored != due:
+            verdict.add(
+                "revision_wrong",
+                name,
+                f"revision {row.revision}: {what} is {_around(stored, due)}, the model has {_around(due, stored)}",
+            )
+            return False
+    revised = revised_event(model.key, row.revision, key_of(event), body, revision.changes)
+    model.published.append((Topic.VARIABLE_UPDATES, model.key.execution_id.encode(), codec.encode(revised)))
+    model.published += [(record.topic, record.key or b"", record.value or b"") for record in records]
+    return True
+
+
+def _around(text: bytes, other: bytes) -> str:
+    """Cut a text to where it begins to differ."""
+    place = next((i for i, (a, b) in enumerate(zip(text, other, strict=False)) if a != b), min(len(text), len(other)))
+    return text[max(0, place - 60) : place + 60].decode(errors="replace")
+
+
+def _check_heads(history: History, models: Mapping[ExecutionKey, Modelled], verdict: Verdict) -> None:
+    heads = {ExecutionKey(row.tenant, row.execution_id): row for row in history.heads}
+    for key, model in models.items():
+        row = heads.get(key)
+        name = f"execution {key.tenant}/{key.execution_id}"
+        if row is None or row.head != model.head:
+            shown = "none" if row is None else row.head.decode()
+            verdict.add("revision_wrong", name, f"the head is {shown}, the model has {(model.head or b'').decode()}")
+    for key in heads.keys() - models.keys():
+        verdict.add("revision_gap", f"execution {key.tenant}/{key.execution_id}", "there is a head and no revision")
+
+
+def _check_lost(
+    history: History,
+    causes: Mapping[UUID, Cause],
+    models: Mapping[ExecutionKey, Modelled],
+    verdict: Verdict,
+) -> None:
+    """Every input event must have its revision, unless the model has nothing to record of it."""
+    applied = {row.event_key for row in history.revisions}
+    for key, cause in causes.items():
+        if key in applied:
+            continue
+        event = cause.event
+        execution = ExecutionKey(event.tenant, str(event.subject))
+        if cause.topic is Topic.MEMORY_RESULTS:
+            model = models.get(execution)
+            if event.data.get("command_source") != "/tallystick/variables" or model is None:
+                continue
+            state = ExecutionState.load(execution, model.head, dict(model.entries))
+            if state.requests.get(str(event.data.get("command_id"))) is None:
+                continue
+        verdict.add(
+            "event_lost",
+            f"execution {execution.tenant}/{execution.execution_id}",
+            f"{event.type} {event.id} ({cause.topic.value}, offset {cause.offset}) made no revision",
+        )
+    verdict.counts["execution events"] += len(causes)

@@ -1,0 +1,65 @@
+"""What the variable worker published is exactly what is committed: nothing else, nothing missing, the same bytes."""
+
+from collections import defaultdict
+from collections.abc import Mapping
+from uuid import UUID
+
+from schemas.envelope import Event
+from schemas.identity import key_of
+from tests.support.checker.executions import Modelled
+from tests.support.checker.verdict import Verdict
+from tests.support.history import History, event_of
+from topics.catalog import Topic
+from topics.codec import decode
+from workers.logic.variables.state import ExecutionKey
+from workers.logic.variables.step import SOURCE
+
+_TOPICS = (Topic.VARIABLE_UPDATES, Topic.NODE_RESULTS, Topic.MEMORY_COMMANDS, Topic.EXECUTION_EVENTS)
+
+
+def check_published(history: History, models: Mapping[ExecutionKey, Modelled]) -> Verdict:
+    """Compare the logs with what the model's revisions publish."""
+    verdict = Verdict()
+    due: dict[tuple[Topic, UUID], tuple[bytes, bytes]] = {}
+    for model in models.values():
+        for topic, key, value in model.published:
+            due[topic, _key_of(value)] = key, value
+    found: set[tuple[Topic, UUID]] = set()
+    last: defaultdict[tuple[str, str], int] = defaultdict(int)
+    for topic in _TOPICS:
+        for record in history.log(topic):
+            event = event_of(record)
+            if event is None or event.source != SOURCE:
+                continue
+            name = f"{topic.value}: {event.type} {event.id} of {event.subject}"
+            verdict.counts["published copies"] += 1
+            place = topic, key_of(event)
+            if place not in due:
+                verdict.add("published_uncommitted", name, "no committed revision brought it about")
+                continue
+            if due[place] != (record.key, record.value):
+                verdict.add("published_changed", name, "its bytes or its key are not those that are committed")
+            if place not in found and event.type == "variables.revised":
+                _check_order(verdict, name, last, (event.tenant, str(event.subject)), int(str(event.data["revision"])))
+            found.add(place)
+    for topic, event_key in due.keys() - found:
+        event = _event(due[topic, event_key][1])
+        verdict.add("published_missing", f"{topic.value}: {event.type} of {event.subject}", f"{event.id} is not there")
+    verdict.counts["published events"] += len(due)
+    return verdict
+
+
+def _check_order(
+    verdict: Verdict, name: str, last: dict[tuple[str, str], int], execution: tuple[str, str], revision: int
+) -> None:
+    if revision != last[execution] + 1:
+        verdict.add("revision_order", name, f"revision {revision} is first published after {last[execution]}")
+    last[execution] = revision
+
+
+def _event(value: bytes) -> Event:
+    return decode(value)
+
+
+def _key_of(value: bytes) -> UUID:
+    return key_of(_event(value))
