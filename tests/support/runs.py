@@ -12,7 +12,7 @@ from schemas.limits import DEFAULT_LIMITS, Limits
 from workers.logic.variables import fold
 from workers.logic.variables.references import Missing
 from workers.logic.variables.state import ExecutionKey, ExecutionState
-from workers.logic.variables.step import Context, ForkSource, Outgoing
+from workers.logic.variables.step import Context, ForkSource, Outgoing, RealMemory
 
 NOW = datetime(2026, 11, 30, 12, tzinfo=UTC)
 
@@ -29,6 +29,7 @@ class Run:
     revisions: list[fold.Revision] = field(default_factory=list)
     sent: list[Outgoing] = field(default_factory=list)
     fork: ForkSource | None = None
+    memory: RealMemory | None = None
     count: int = 0
 
     @property
@@ -51,7 +52,7 @@ class Run:
         state = self.state
         if event.type not in registry.OUTCOME_TYPES:
             registry.parse(event)
-        revision = fold.apply(state, event, context=Context(NOW, self.limits, self.fork))
+        revision = fold.apply(state, event, context=Context(NOW, self.limits, self.fork, self.memory))
         if revision is None:
             return None
         for entry, data in revision.changes.items():

@@ -9,9 +9,9 @@ from schemas.exact_json import JsonObject, JsonValue, dumps
 from schemas.names import check_name
 from workers.logic.variables import entries
 from workers.logic.variables.mapping import Write, plan_mapping, plan_values
+from workers.logic.variables.open_requests import Request
 from workers.logic.variables.references import MISSING, Lookup, Missing, Path, descend
 from workers.logic.variables.requests import Asked, accept, finish, frame_of, lookup_of, skip
-from workers.logic.variables.state import Request
 from workers.logic.variables.step import Step
 from workers.logic.variables.templates import parse_template
 

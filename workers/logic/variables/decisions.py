@@ -12,8 +12,8 @@ from workers.logic.variables.conditions import (
     parse_condition,
     references_of,
 )
+from workers.logic.variables.open_requests import Request
 from workers.logic.variables.requests import Asked, accept, answer_with, frame_of, lookup_of
-from workers.logic.variables.state import Request
 from workers.logic.variables.step import Step
 
 

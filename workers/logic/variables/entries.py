@@ -8,14 +8,16 @@
 | `m` | what `execution.started` said: workflow, subjects, parent, output mapping, contract |
 | `p`, `l`, `y` | `_prev`, `last_output` and `memory_manager`: where the value is, or the value |
 | `n/FRAME/NODE` | how the latest request of a node ended |
-| `q/REQUEST` | an open request: waiting, or sent and not yet answered |
-| `d/DOMAIN` | the latest open request of an address or scratchpad namespace, and the version last seen there |
+| `q/REQUEST` | an open request as it arrived, or as it was sent |
+| `b/REQUEST/AWAITED` | what the answer of one awaited request gave a request that waits for more |
+| `d/ADDRESS` | the version of a memory item that the run saw last |
 | `g/FRAME/NODE` | an opened loop |
 | `c` | the `execution.completed` that waits until nothing is outstanding |
 | `e` | how the execution ended: status, output, error |
 | `o/ADDRESS` | a simulation's overlay of durable memory |
 
 Segments are separated by `/`, which stands as `%2F` inside of one (and `%` as `%25`).
+A frame is `OUTER[3]>INNER[0]`; in its node ids `%`, `>` and `[` are escaped in the same way.
 """
 
 from collections.abc import Sequence
@@ -28,6 +30,7 @@ COMPLETION = "c"
 FINAL = "e"
 MEMORY_MANAGER = "y"
 REQUEST = "q/"
+ANSWERED = "b/"
 #: Prefixes whose entries people see as written variables.
 PUBLIC_PREFIXES = ("v/", "w/", "k/")
 #: What a fork begins with: all that the source held, but not what it was waiting for.
@@ -53,6 +56,7 @@ def split(entry: str) -> list[str]:
     return [_unescape(part) for part in entry.split("/")] if "%" in entry else entry.split("/")
 
 
+@lru_cache(maxsize=65536)
 def variable(frame: str, segments: Sequence[str]) -> str:
     """Return the entry of the variable at `segments` in `frame` (empty: the execution's own scope)."""
     return join("w", frame, *segments) if frame else join("v", *segments)
@@ -68,14 +72,19 @@ def loop(frame: str, node_id: str) -> str:
     return join("g", frame, node_id)
 
 
-def domain(name: str) -> str:
-    """Return the entry of an ordering domain: an address, or a scratchpad namespace."""
-    return join("d", name)
+def seen(address: str) -> str:
+    """Return the entry of the version that the run saw last at an address."""
+    return join("d", address)
 
 
 def request(key: str) -> str:
     """Return the entry of an open request."""
     return REQUEST + key
+
+
+def answered(key: str, awaited: str) -> str:
+    """Return the entry of what `awaited` gave the waiting request `key`."""
+    return f"{ANSWERED}{key}/{awaited}"
 
 
 def scratchpad(namespace: str, key: str) -> str:
@@ -88,9 +97,25 @@ def overlay(address: str) -> str:
     return join("o", address)
 
 
+# -- frames
+
+
 def inner_frame(frame: str, node_id: str, index: int) -> str:
     """Return the frame of iteration `index` of the loop `node_id` that stands in `frame`."""
-    return f"{frame}>{node_id}[{index}]" if frame else f"{node_id}[{index}]"
+    return f"{loop_frames(frame, node_id)}{index}]"
+
+
+def loop_frames(frame: str, node_id: str) -> str:
+    """Return what the frames of all iterations of a loop begin with, and those of no other loop."""
+    escaped = node_id.replace("%", "%25").replace(">", "%3E").replace("[", "%5B")
+    return f"{frame}>{escaped}[" if frame else f"{escaped}["
+
+
+def loop_of(frame: str) -> tuple[str, str]:
+    """Return the frame in which the loop around `frame` stands, and the loop's node id."""
+    outer, _, last = frame.rpartition(">")
+    escaped = last[: last.rindex("[")]
+    return outer, escaped.replace("%5B", "[").replace("%3E", ">").replace("%25", "%")
 
 
 def outward(frame: str) -> list[str]:

@@ -19,8 +19,9 @@ from workers.logic.variables import (
     memory_requests,
     scratchpad_requests,
 )
+from workers.logic.variables.open_requests import Request
 from workers.logic.variables.requests import settle
-from workers.logic.variables.state import ExecutionState, Request
+from workers.logic.variables.state import ExecutionState
 from workers.logic.variables.step import Context, Outgoing, Step
 
 Arrival = Callable[[Step, JsonObject], None]

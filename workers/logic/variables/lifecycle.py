@@ -8,7 +8,7 @@ from typing import cast
 from schemas.errors import Rejection
 from schemas.exact_json import JsonObject, JsonValue, dumps
 from topics.catalog import Topic
-from workers.logic.variables import entries
+from workers.logic.variables import entries, simulation
 from workers.logic.variables.activities import fail_activity, store_output
 from workers.logic.variables.references import MISSING
 from workers.logic.variables.requests import finish, frame_of, skip, start_arrived
@@ -52,6 +52,7 @@ def started(step: Step, body: JsonObject) -> None:
     step.set_variable("", ("system",), system)
     if body.get("event") is not None:
         step.set_variable("", ("event",), body["event"])
+    simulation.seed(step, str(workflow["name"]))
     broken = _broken_promise(_contract(step, "inputs"), cast("JsonObject", body.get("input") or {}), "input")
     start_arrived(step)
     if broken is not None and not state.ended:
@@ -178,6 +179,8 @@ def finalize(step: Step) -> None:
     said = step.state.read(entries.FINAL)
     assert isinstance(said, dict)
     data: JsonObject = {**said, "revision": step.state.revision, "late": not step.ended_now}
+    if simulation.settings_of(step.state) is not None:
+        data["effects"] = simulation.effects_of(step.state)
     variables = step.state.all_variables()
     encoded = dumps(variables)
     if len(encoded) <= step.limits.final_variables_bytes:

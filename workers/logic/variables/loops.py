@@ -7,9 +7,9 @@ from schemas.exact_json import JsonObject, JsonValue, dumps
 from schemas.names import check_name
 from workers.logic.variables import entries
 from workers.logic.variables.activities import SCHEDULED, after_of
+from workers.logic.variables.open_requests import Request
 from workers.logic.variables.references import MISSING, Lookup, Missing, Path, Reference, descend
 from workers.logic.variables.requests import Asked, accept, answer_with, finish, frame_of, lookup_of
-from workers.logic.variables.state import Request
 from workers.logic.variables.step import Step
 from workers.logic.variables.templates import Template, parse_template
 

@@ -10,8 +10,9 @@ from schemas.errors import Rejection
 from schemas.exact_json import JsonObject, JsonValue
 from schemas.names import check_name
 from topics.catalog import Topic
-from workers.logic.variables import entries
+from workers.logic.variables import entries, simulation
 from workers.logic.variables.activities import after_of
+from workers.logic.variables.open_requests import Request
 from workers.logic.variables.references import MISSING
 from workers.logic.variables.requests import (
     Asked,
@@ -24,7 +25,6 @@ from workers.logic.variables.requests import (
     open_request,
     skip,
 )
-from workers.logic.variables.state import Request
 from workers.logic.variables.step import SOURCE, Step
 from workers.logic.variables.templates import parse_template
 
@@ -134,6 +134,10 @@ def run(step: Step, request: Request) -> None:
         )
         return
     command = _command(step, request, fields, address)
+    if simulation.settings_of(step.state) is not None:
+        decided = simulation.answer(step, request, command)
+        _apply_outcome(step, request, decided.type, decided.data)
+        return
     step.send(Topic.MEMORY_COMMANDS, address, command)
     open_request(step, replace(request, sent=True, bindings={}, body=_kept(request)))
 
@@ -219,12 +223,19 @@ def outcome(step: Step) -> bool:
     request = step.state.requests.get(str(body.get("command_id")))
     if request is None or body.get("command_source") != SOURCE or not request.sent:
         return False
-    if step.event.type == "memory.rejected":
+    _apply_outcome(step, request, step.event.type, body)
+    return True
+
+
+def _apply_outcome(step: Step, request: Request, outcome_type: str, body: JsonObject) -> None:
+    """Answer a request with the outcome of its command: outputs of its node, or a failure."""
+    if outcome_type == "memory.rejected":
         fail(step, request, Rejection(str(body["code"]), str(body["message"])))
-        return True
-    _remember_seen(step, request)
+        return
+    if outcome_type in _SEEN and request.domain is not None:
+        _remember_seen(step, request.domain, 0 if outcome_type == "memory.missing" else body["version"])
     outputs: JsonObject = {name: value for name, value in body.items() if name not in _NOT_PORTS}
-    match step.event.type:
+    match outcome_type:
         case "memory.missing":
             outputs = {"missing": True, "version": 0}
         case "memory.conflicted":
@@ -234,13 +245,9 @@ def outcome(step: Step) -> bool:
         answer_with(step, request, "node.answered", {"outputs": outputs}, outputs)
     except Rejection as rejection:
         fail(step, request, rejection)
-    return True
 
 
-def _remember_seen(step: Step, request: Request) -> None:
-    if step.event.type not in _SEEN or request.domain is None:
-        return
-    entry = entries.domain(request.domain)
+def _remember_seen(step: Step, address: str, version: JsonValue) -> None:
+    entry = entries.domain(address)
     known = step.state.read(entry)
-    version = 0 if step.event.type == "memory.missing" else step.event.data["version"]
     step.state.write(entry, {**(known if isinstance(known, dict) else {}), "seen": version})

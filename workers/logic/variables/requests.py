@@ -11,8 +11,8 @@ from typing import TypeAlias
 from schemas.errors import Rejection
 from schemas.exact_json import JsonObject, JsonValue
 from workers.logic.variables import entries
+from workers.logic.variables.open_requests import START, Request
 from workers.logic.variables.references import MISSING, Missing, Path, Reference, descend
-from workers.logic.variables.state import START, Request
 from workers.logic.variables.step import Ending, Scope, Step
 
 LookupPath: TypeAlias = Callable[[Path], JsonValue | Missing]

@@ -4,10 +4,10 @@ from schemas.exact_json import JsonObject, JsonValue, dumps
 from schemas.names import check_name
 from workers.logic.variables import entries, scratchpad
 from workers.logic.variables.activities import after_of
+from workers.logic.variables.open_requests import Request
 from workers.logic.variables.references import MISSING, Path
 from workers.logic.variables.requests import Asked, accept, finish, frame_of, lookup_of
 from workers.logic.variables.scratchpad import DEFAULT_NAMESPACE, Effect, parse_value
-from workers.logic.variables.state import Request
 from workers.logic.variables.step import Step
 from workers.logic.variables.templates import Template
 

@@ -4,18 +4,17 @@ A state is loaded from committed entries, changed by one event at a time (`begin
 and never half changed: an event that cannot be accepted leaves it as it was.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Final, Literal, TypeAlias, cast
 
 from schemas.exact_json import JsonObject, JsonValue, dumps, loads
 from workers.logic.variables import entries
+from workers.logic.variables.open_requests import OpenRequests, Request
 from workers.logic.variables.references import MISSING, Missing, descend
 
 Status: TypeAlias = Literal["open", "running", "completed", "failed", "cancelled"]
 _ENDED: Final = frozenset({"completed", "failed", "cancelled"})
-#: Awaited like a request: `execution.started`.
-START: Final = "start"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,98 +53,6 @@ class Head:
     def from_json(cls, data: bytes) -> "Head":
         """Read what `to_json` wrote."""
         return cls(**cast("dict[str, object]", loads(data)))  # type: ignore[arg-type]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
-    """A request that is not answered yet.
-
-    `awaits` maps the key of another open request (or `START`) to the paths that its answer binds; `gates` maps
-    it to the port that must be among its outputs (empty: it must end well). `bindings` holds what was known on
-    arrival.
-    """
-
-    key: str
-    number: int
-    type: str
-    provides: tuple[str, ...]
-    node_id: str = ""
-    frame: str = ""
-    body: JsonObject = field(default_factory=dict)
-    #: The address or scratchpad namespace in whose order the request runs.
-    domain: str | None = None
-    awaits: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    gates: Mapping[str, str] = field(default_factory=dict)
-    bindings: Mapping[str, JsonValue] = field(default_factory=dict)
-    #: It could not run on arrival: its paths are in `bindings`, the present store is not asked.
-    waited: bool = False
-    sent: bool = False
-    event_id: str = ""
-    source: str = ""
-    traceparent: str | None = None
-
-    @property
-    def is_bound(self) -> bool:
-        """Nothing is awaited any more."""
-        return not (self.awaits or self.gates)
-
-    def fields(self) -> dict[str, object]:
-        """Return the fields as the request's entry holds them: empty ones are left out."""
-        return {name: value for name in self.__slots__ if (value := getattr(self, name))}
-
-    @classmethod
-    def from_json(cls, data: bytes) -> "Request":
-        """Read what `fields` gave."""
-        fields = cast("dict[str, object]", loads(data))
-        awaits = cast("dict[str, list[str]]", fields.pop("awaits", {}))
-        fields["awaits"] = {key: tuple(paths) for key, paths in awaits.items()}
-        fields["provides"] = tuple(cast("list[str]", fields["provides"]))
-        return cls(**fields)  # type: ignore[arg-type]
-
-
-class OpenRequests:
-    """The open requests, oldest first, found by what they provide and by what they wait for."""
-
-    def __init__(self, requests: Iterable[Request]) -> None:
-        self._by_key: dict[str, Request] = {}
-        self._by_name: dict[str, dict[str, None]] = {}
-        self._waiters: dict[str, dict[str, None]] = {}
-        for request in sorted(requests, key=lambda request: request.number):
-            self.put(request)
-
-    def __len__(self) -> int:
-        return len(self._by_key)
-
-    def __iter__(self) -> Iterator[Request]:
-        return iter(list(self._by_key.values()))
-
-    def get(self, key: str) -> Request | None:
-        """Return the open request of that key."""
-        return self._by_key.get(key)
-
-    def put(self, request: Request) -> None:
-        """Add a request, or replace what is known of it."""
-        self._by_key[request.key] = request
-        for name in request.provides:
-            self._by_name.setdefault(name, {})[request.key] = None
-        for awaited in (*request.awaits, *request.gates):
-            self._waiters.setdefault(awaited, {})[request.key] = None
-
-    def drop(self, key: str) -> None:
-        """Remove a request."""
-        request = self._by_key.pop(key, None)
-        for name in request.provides if request is not None else ():
-            self._by_name[name].pop(key, None)
-
-    def providing(self, name: str) -> Iterator[Request]:
-        """Return the requests that will provide `name`, latest first."""
-        for key in reversed(self._by_name.get(name, {})):
-            yield self._by_key[key]
-
-    def pop_waiting_for(self, key: str) -> list[Request]:
-        """Return the requests that wait for `key`, oldest first, and forget that they do."""
-        found = [self._by_key[waiter] for waiter in self._waiters.pop(key, ()) if waiter in self._by_key]
-        return sorted(found, key=lambda request: request.number)
 
 
 class ExecutionState:
@@ -261,7 +168,7 @@ class ExecutionState:
         self._head = self._before
         self._changes = {}
         if touched_requests:
-            found = (self.raw(entry) for entry in self._entries(entries.REQUEST))
+            found = (self.raw(entry) for entry in self.entries_below(entries.REQUEST))
             self._requests = OpenRequests(Request.from_json(data) for data in found if data is not None)
 
     def committed(self) -> None:
@@ -298,7 +205,8 @@ class ExecutionState:
         if self.raw(entry) is not None:
             self._changes[entry] = None
 
-    def _entries(self, prefix: str) -> Iterator[str]:
+    def entries_below(self, prefix: str) -> Iterator[str]:
+        """Return the entries that start with `prefix`."""
         seen = dict.fromkeys(entry for entry in self._committed if entry.startswith(prefix))
         seen.update(dict.fromkeys(entry for entry in self._kept if entry.startswith(prefix)))
         seen.update(dict.fromkeys(entry for entry in self._changes if entry.startswith(prefix)))
@@ -319,7 +227,7 @@ class ExecutionState:
     def all_variables(self) -> JsonObject:
         """Return the execution's own scope whole, as people see it."""
         found: JsonObject = {}
-        for entry in self._entries("v/"):
+        for entry in self.entries_below("v/"):
             name = entries.split(entry)[1]
             if name not in found:
                 value = self.variable("", (name,))
@@ -371,7 +279,7 @@ class ExecutionState:
     # -- requests, nodes, scratchpad
 
     @property
-    def requests(self) -> "OpenRequests":
+    def requests(self) -> OpenRequests:
         """Return the open requests."""
         return self._requests
 

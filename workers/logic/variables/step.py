@@ -12,9 +12,13 @@ from schemas.exact_json import JsonObject, JsonValue, Raw, dumps
 from schemas.identity import derived_id, key_of
 from schemas.limits import Limits
 from topics.catalog import Topic
+from workers.logic.memory.commands import Rules
+from workers.logic.memory.conversations import Listing
+from workers.logic.memory.items import Item
 from workers.logic.variables import entries
+from workers.logic.variables.open_requests import Request
 from workers.logic.variables.references import MISSING, Missing, Path, Read, descend
-from workers.logic.variables.state import ExecutionState, Request
+from workers.logic.variables.state import ExecutionState
 
 SOURCE = "/tallystick/variables"
 
@@ -28,12 +32,23 @@ class ForkSource:
 
 
 @dataclass(frozen=True, slots=True)
+class RealMemory:
+    """What was read of real memory for simulations. An address that is not listed was not asked for yet."""
+
+    rules: Rules = field(default_factory=Rules)
+    items: Mapping[str, Item] = field(default_factory=dict)
+    listings: Mapping[str, Listing] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class Context:
     """What the fold may not find out by itself: the time, the limits, and another execution's past."""
 
     now: datetime
     limits: Limits
     fork: ForkSource | None = None
+    #: Only simulated runs look at it.
+    memory: RealMemory | None = None
 
 
 @dataclass(frozen=True, slots=True)
