@@ -60,8 +60,11 @@ class Publisher:
             self._partition_counts[topic] = len(found)
         return self._partition_counts[topic]
 
-    async def publish(self, records: Iterable[Record]) -> None:
-        """Send and wait for all acknowledgements. Raises `DependencyDown`; sending again is then safe, ids repeat."""
+    async def publish(self, records: Iterable[Record]) -> dict[tuple[str, int], int]:
+        """Send and wait for all acknowledgements; return the offset of the last record in each topic and partition.
+
+        Raises `DependencyDown`; sending again is then safe, ids repeat.
+        """
         lanes = await self._lanes(records)
         sends = [self._send_lane(topic, partition, lane) for (topic, partition), lane in lanes.items()]
         try:
@@ -69,11 +72,14 @@ class Publisher:
                 results = await asyncio.gather(*sends, return_exceptions=True)
         except TimeoutError as error:
             raise DependencyDown("Kafka", self._connection.bootstrap_servers, "no acknowledgement") from error
-        for result in results:
+        offsets: dict[tuple[str, int], int] = {}
+        for lane, result in zip(lanes, results, strict=True):
             if isinstance(result, (KafkaError, OSError)):
                 raise DependencyDown("Kafka", self._connection.bootstrap_servers, str(result)) from result
             if isinstance(result, BaseException):
                 raise result
+            offsets[lane] = result
+        return offsets
 
     async def _lanes(self, records: Iterable[Record]) -> Mapping[tuple[str, int], list[Record]]:
         lanes: defaultdict[tuple[str, int], list[Record]] = defaultdict(list)
@@ -85,9 +91,10 @@ class Publisher:
             lanes[self._connection.wire_name(record.topic), partition].append(record)
         return lanes
 
-    async def _send_lane(self, topic: str, partition: int, lane: list[Record]) -> None:
-        """Send one partition's records in order: each packed batch after the one before."""
+    async def _send_lane(self, topic: str, partition: int, lane: list[Record]) -> int:
+        """Send one partition's records in order, each packed batch after the one before; return the last offset."""
         acknowledgements: list[asyncio.Future[Any]] = []
+        last_batch = 0
         batch = self._producer.create_batch()
         for record in lane:
             size = len(record.key or b"") + len(record.value or b"") + _FRAMING_BYTES
@@ -104,8 +111,12 @@ class Publisher:
                 batch = self._producer.create_batch()
                 assert _append(batch, record) is not None, "an empty batch takes a record that is smaller than it"
         if batch.record_count():
+            last_batch = batch.record_count() - 1
             acknowledgements.append(await self._send_batch(batch, topic, partition))
-        await asyncio.gather(*acknowledgements)
+        # A batch is acknowledged with the offset of its first record.
+        acknowledged = await asyncio.gather(*acknowledgements)
+        offset: int = acknowledged[-1].offset
+        return offset + last_batch
 
     async def _send_batch(self, batch: Any, topic: str, partition: int) -> "asyncio.Future[Any]":
         batch.close()

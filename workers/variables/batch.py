@@ -117,7 +117,7 @@ class BatchProcessor:
         outgoing = [*decision.outgoing(), *letters, *intake.forwards]
         await self._retry(lambda: self._publisher.publish(outgoing), "kafka")
         pass_point("after_publish")
-        await self._retry(lambda: self._publisher.publish(changelog), "kafka")
+        await self._publish_changelog(changelog)
         pass_point("after_changelog")
         self._account(len(records), intake, committed, outgoing, monotonic() - started)
 
@@ -269,6 +269,9 @@ class BatchProcessor:
         self._metrics.batch_events.labels(worker).observe(records)
         self._log.info("batch", action="batch", records=records, ms=round(seconds * 1000, 2), **outcomes)
 
+    async def _publish_changelog(self, changelog: Sequence[Record]) -> None:
+        self._table.note_published(await self._retry(lambda: self._publisher.publish(changelog), "kafka"))
+
     async def _retry(self, action: Callable[[], Awaitable[Result]], check: str) -> Result:
         return await retry(action, name=check, health=self._health, stop=self._stop)
 
@@ -278,7 +281,7 @@ class BatchProcessor:
         """Let ended executions that were not used for `grace_s` leave the table. Raises `Stopping`."""
         async with self._busy:
             tombstones = self._table.evict(monotonic() - grace_s)
-            await self._retry(lambda: self._publisher.publish(tombstones), "kafka")
+            await self._publish_changelog(tombstones)
             self._metrics.live_executions.set(len(self._table))
 
     async def forget_refusals(self, older_than_days: int) -> None:

@@ -115,7 +115,7 @@ class FetchConsumer(driver.Consumer):
             else:
                 inputs[tp] = found
         if inputs:
-            log_ends = {tp: self.highwater(tp) or 0 for tp in inputs}
+            log_ends = {tp: end for tp in inputs if (end := self.highwater(tp))}
             self._handed = Fetch(inputs, log_ends, generation_id)
             yield self._handed.tp, self._handed
 

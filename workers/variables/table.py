@@ -79,6 +79,8 @@ class ExecutionStore(Store[bytes, bytes]):
     def __post_init__(self) -> None:
         super().__post_init__()
         self.partitions: dict[int, dict[ExecutionKey, LiveExecution]] = {}
+        #: The offset of the last changelog record that each partition here includes.
+        self.offsets: dict[int, int] = {}
 
     def apply_changelog_batch(self, batch: Iterable[EventT[Any]], to_key: object, to_value: object) -> None:  # noqa: ARG002
         """Take in recovered changelog records; the newest of a key wins."""
@@ -86,6 +88,7 @@ class ExecutionStore(Store[bytes, bytes]):
             executions = self.partitions.setdefault(event.message.partition, {})
             for key, value in changelog_records(event):
                 recover(executions, key, value)
+            self.offsets[event.message.partition] = event.message.offset
 
     async def on_rebalance(
         self,
@@ -97,15 +100,16 @@ class ExecutionStore(Store[bytes, bytes]):
         """Drop the partitions that are no longer ours: another worker changes them now."""
         topic = self.table.changelog_topic.get_topic_name()
         mine = {tp.partition for tp in assigned if tp.topic == topic}
-        for partition in self.partitions.keys() - mine:
-            del self.partitions[partition]
+        for partition in (self.partitions.keys() | self.offsets.keys()) - mine:
+            self.partitions.pop(partition, None)
+            self.offsets.pop(partition, None)
 
     async def on_recovery_completed(self, active_tps: set[TP], standby_tps: set[TP]) -> None:
         """Nothing to do: partitions that are not ours were dropped already."""
 
-    def persisted_offset(self, tp: TP) -> int | None:  # noqa: ARG002
-        """Return None: nothing of this store survives the process."""
-        return None
+    def persisted_offset(self, tp: TP) -> int | None:
+        """Return from where a recovery goes on: a partition that stays here over a rebalance is not read again."""
+        return self.offsets.get(tp.partition)
 
 
 def changelog_records(event: EventT[Any]) -> Iterator[tuple[bytes, bytes | None]]:
@@ -165,6 +169,13 @@ class ExecutionTable(faust.Table[bytes, bytes]):
 
     def __len__(self) -> int:
         return sum(len(executions) for executions in self.partitions_held.values())
+
+    def note_published(self, offsets: Mapping[tuple[str, int], int]) -> None:
+        """Take note of where the changelog ends that `change`, `adopt` and `evict` gave, by topic and partition."""
+        store: Any = self.data
+        for (_, partition), offset in offsets.items():
+            if partition in self.partitions_held:
+                store.offsets[partition] = offset
 
     def live(self, partition: int, key: ExecutionKey) -> LiveExecution | None:
         """Return what the table holds of an execution, proved or not."""

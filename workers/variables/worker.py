@@ -86,7 +86,8 @@ class _Session:
         """Run until stopped. Raises `DependencyDown` when Kafka ended the app; any other end is a bug."""
         app = self._app
         tasks = [
-            asyncio.create_task(coroutine) for coroutine in (self._stop.wait(), self._start_and_watch(), self._tidy())
+            asyncio.create_task(coroutine)
+            for coroutine in (self._stop.wait(), self._start_and_watch(), self._tidy(), self._watch_group())
         ]
         try:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
