@@ -10,11 +10,12 @@
 | `n/FRAME/NODE` | how the latest request of a node ended |
 | `q/REQUEST` | an open request as it arrived, or as it was sent |
 | `b/REQUEST/AWAITED` | what the answer of one awaited request gave a request that waits for more |
-| `d/ADDRESS` | the version of a memory item that the run saw last |
+| `d/DOMAIN` | the latest open request of an address or scratchpad namespace, and the version last seen there |
 | `g/FRAME/NODE` | an opened loop |
 | `c` | the `execution.completed` that waits until nothing is outstanding |
 | `e` | how the execution ended: status, output, error |
 | `o/ADDRESS` | a simulation's overlay of durable memory |
+| `s/NUMBER` | what a simulation would have changed in durable memory, by the request's number |
 
 Segments are separated by `/`, which stands as `%2F` inside of one (and `%` as `%25`).
 A frame is `OUTER[3]>INNER[0]`; in its node ids `%`, `>` and `[` are escaped in the same way.
@@ -31,6 +32,7 @@ FINAL = "e"
 MEMORY_MANAGER = "y"
 REQUEST = "q/"
 ANSWERED = "b/"
+EFFECT = "s/"
 #: Prefixes whose entries people see as written variables.
 PUBLIC_PREFIXES = ("v/", "w/", "k/")
 #: What a fork begins with: all that the source held, but not what it was waiting for.
@@ -72,9 +74,9 @@ def loop(frame: str, node_id: str) -> str:
     return join("g", frame, node_id)
 
 
-def seen(address: str) -> str:
-    """Return the entry of the version that the run saw last at an address."""
-    return join("d", address)
+def domain(name: str) -> str:
+    """Return the entry of an ordering domain: an address, or a scratchpad namespace."""
+    return join("d", name)
 
 
 def request(key: str) -> str:
@@ -95,6 +97,11 @@ def scratchpad(namespace: str, key: str) -> str:
 def overlay(address: str) -> str:
     """Return the entry of an item that a simulation holds."""
     return join("o", address)
+
+
+def effect(number: int) -> str:
+    """Return the entry of what the request of that number would have changed in durable memory."""
+    return f"{EFFECT}{number}"
 
 
 # -- frames
