@@ -80,7 +80,7 @@ class Replies:
             if reader.done():
                 reader.result()
         raise DependencyDown(
-            "the worker behind", self._connection.bootstrap_servers, f"no outcome of {event_id} within {timeout_s:g} s"
+            "a worker", self._connection.bootstrap_servers, f"no outcome of {event_id} within {timeout_s:g} s"
         )
 
     async def _read(self, topic: Topic, partitions: Iterable[int]) -> None:

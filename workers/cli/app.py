@@ -99,6 +99,7 @@ def _show_version(value: bool) -> None:  # noqa: FBT001 - typer calls it so
 
 
 app = typer.Typer(
+    name="tally",
     cls=OneLineErrors,
     no_args_is_help=True,
     pretty_exceptions_enable=False,

@@ -47,6 +47,9 @@ def list_command(*, code: Code = None, limit: Limit = 50, json: Json = False) ->
     if json:
         show_json([{"id": letter.event.id, "place": letter.place, **letter.event.data} for letter in letters])
         return
+    if not letters:
+        say("there are no dead letters")
+        return
     show_table(
         None,
         ("id", "place", "code", "message"),

@@ -48,13 +48,16 @@ async def _demo() -> None:
 
     progress("starting a broker, PostgreSQL and the workers")
     async with local_stack(list(WORKERS), progress) as local:
-        kafka = local.settings.kafka()
-        await _race(kafka, progress)
-        await _permit(kafka, local.settings, progress)
+        await local.unless_a_worker_ends(_play_both(local.settings, progress))
         progress("stopping everything")
     progress("nothing is left running")
     say("")
     say("Next: `tally up` runs it until Ctrl-C; `tally publish FILE.jsonl` plays your own events.", "bold")
+
+
+async def _play_both(settings: Settings, progress: Callable[[str], None]) -> None:
+    await _race(settings.kafka(), progress)
+    await _permit(settings.kafka(), settings, progress)
 
 
 def events_of(name: str) -> list[Event]:

@@ -178,9 +178,12 @@ def fork(
 async def _fork(settings: Settings, source: ExecutionKey, at: int, name: str) -> None:
     summary, store = await _look_at(settings, source, at)
     meta = cast("JsonObject", loads(store.entries.get(entries.META, b"{}")))
+    variables = cast("JsonObject", store_document(source, store)["variables"])
+    system = cast("JsonObject", variables.get("system") or {})
     data: JsonObject = {
         "workflow": meta.get("workflow") or {"name": summary.workflow or "unknown"},
-        "input": cast("JsonObject", store_document(source, store)["variables"]).get("input", {}),
+        "input": variables.get("input") or {},
+        "system": {field: value for field, value in system.items() if field != "execution_id"},
         "forked_from": {"execution_id": source.execution_id, "revision": at},
     }
     if "subjects" in meta:

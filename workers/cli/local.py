@@ -1,11 +1,12 @@
 """Everything on this machine: broker, PostgreSQL, topics, schema, workers; used by `up` and `demo`."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path
+from typing import Any
 
 import aiohttp
 from pydantic import SecretStr
@@ -31,6 +32,21 @@ class Local:
     settings: Settings
     logs: Path
     workers: WorkerProcesses
+
+    async def unless_a_worker_ends(self, work: Coroutine[Any, Any, None]) -> None:
+        """Do `work`. Raises `StartFailed`, with the end of its log, when a worker ends meanwhile."""
+        doing = asyncio.create_task(work)
+        ended = asyncio.create_task(self.workers.first_to_end())
+        try:
+            await asyncio.wait([doing, ended], return_when=asyncio.FIRST_COMPLETED)
+            if not doing.done():
+                process = ended.result()
+                raise StartFailed(f"the worker {process.name}", f"ended with code {await process.wait()}", process.log)
+            doing.result()
+        finally:
+            for task in (doing, ended):
+                task.cancel()
+            await asyncio.gather(doing, ended, return_exceptions=True)
 
 
 @asynccontextmanager
@@ -60,9 +76,10 @@ async def local_stack(
             health = {name: next(ports.candidates(None)) for name in names}
             commands = {name: ("worker", name, "--health-port", str(port)) for name, port in health.items()}
             async with WorkerProcesses(commands, _environment(settings), logs) as workers:
-                await _until_ready(workers, health, logs)
+                local = Local(settings, logs, workers)
+                await _until_ready(local, health)
                 on_progress(f"the workers are ready: {', '.join(names)}")
-                yield Local(settings, logs, workers)
+                yield local
 
 
 def _servers(data: Path | None, on_progress: Callable[[str], None], *, preferred_ports: bool) -> EmbeddedStack:
@@ -80,23 +97,16 @@ def _environment(settings: Settings) -> Mapping[str, str]:
     }
 
 
-async def _until_ready(workers: WorkerProcesses, health: Mapping[str, int], logs: Path) -> None:
+async def _until_ready(local: Local, health: Mapping[str, int]) -> None:
     """Wait until every worker says that it is ready. Raises `StartFailed` with the log of one that is not."""
-    ended = asyncio.create_task(workers.first_to_end())
-    ready = asyncio.create_task(_all_ready(health.values()))
     try:
-        await asyncio.wait([ended, ready], timeout=_READY_TIMEOUT_S, return_when=asyncio.FIRST_COMPLETED)
-        if ended.done():
-            process = ended.result()
-            raise StartFailed(f"the worker {process.name}", f"ended with code {await process.wait()}", process.log)
-        if not ready.done():
-            name = next(iter(health))
-            raise StartFailed("the workers", f"were not ready within {_READY_TIMEOUT_S:g} s", logs / f"{name}.log")
-        ready.result()
-    finally:
-        for task in (ended, ready):
-            task.cancel()
-        await asyncio.gather(ended, ready, return_exceptions=True)
+        async with asyncio.timeout(_READY_TIMEOUT_S):
+            await local.unless_a_worker_ends(_all_ready(health.values()))
+    except TimeoutError as error:
+        name = next(iter(health))
+        raise StartFailed(
+            "the workers", f"were not ready within {_READY_TIMEOUT_S:g} s", local.logs / f"{name}.log"
+        ) from error
 
 
 async def _all_ready(health_ports: Iterable[int]) -> None:

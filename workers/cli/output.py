@@ -32,7 +32,15 @@ def complain(line: str) -> None:
 
 def show_table(title: str | None, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     """Write a table; long cells are folded, never cut."""
-    table = Table(*columns, title=title, title_justify="left", header_style="bold", show_edge=False, pad_edge=False)
+    table = Table(
+        *columns,
+        title=title,
+        title_justify="left",
+        show_header=any(columns),
+        header_style="bold",
+        show_edge=False,
+        pad_edge=False,
+    )
     for column in table.columns:
         column.overflow = "fold"
     for row in rows:

@@ -7,7 +7,6 @@ from typing import Annotated
 
 import typer
 
-from schemas.errors import DependencyDown
 from workers.cli.app import app, run
 from workers.cli.local import Local, local_stack
 from workers.cli.output import complain, say
@@ -35,19 +34,12 @@ async def _up(data: Path | None) -> None:
         loop.add_signal_handler(number, stop.set)
     async with local_stack(list(WORKERS), complain, data=data, preferred_ports=True) as local:
         _show_how_to_reach(local)
-        stopped = asyncio.create_task(stop.wait())
-        ended = asyncio.create_task(local.workers.first_to_end())
-        await asyncio.wait([stopped, ended], return_when=asyncio.FIRST_COMPLETED)
-        for task in (stopped, ended):
-            task.cancel()
-        await asyncio.gather(stopped, ended, return_exceptions=True)
-        if not ended.cancelled():
-            process = ended.result()
-            complain(process.log.read_text(errors="replace")[-4000:])
-            raise DependencyDown(
-                f"the worker {process.name}", "this machine", f"it ended with code {await process.wait()}"
-            )
+        await local.unless_a_worker_ends(_told_to_stop(stop))
         complain("stopping")
+
+
+async def _told_to_stop(stop: asyncio.Event) -> None:
+    await stop.wait()
 
 
 def _show_how_to_reach(local: Local) -> None:

@@ -1,0 +1,82 @@
+"""What commands write: exact numbers, short values, differences and races in words."""
+
+from hypothesis import given
+
+from schemas.exact_json import JsonValue, canonical, loads
+from schemas.memory import ConflictSide, MemoryConflictDetected, Writer
+from tests.support.json_values import json_values
+from workers.cli.conflict_view import conflict_line, conflict_rows
+from workers.cli.differences import differences
+from workers.cli.output import pretty, short
+
+
+@given(json_values)
+def test_indented_json_holds_the_same_value(value: JsonValue) -> None:
+    assert canonical(loads(pretty(value).encode())) == canonical(value)
+
+
+def test_numbers_keep_their_spelling() -> None:
+    assert pretty(loads(b'{"a":[100.00,1e5,23843037174560269]}')) == (
+        '{\n  "a": [\n    100.00,\n    1e5,\n    23843037174560269\n  ]\n}'
+    )
+
+
+def test_a_long_value_is_cut_visibly() -> None:
+    assert short("x" * 100, 10) == '"xxxxxxxx…'
+
+
+def test_stores_differ_by_path() -> None:
+    before: dict[str, JsonValue] = {"a": {"x": 1, "y": 2}, "gone": True, "same": [1]}
+    after: dict[str, JsonValue] = {"a": {"x": 1, "y": 3}, "same": [1], "new": "n"}
+
+    assert differences(before, after) == [("a.y", 2, 3), ("gone", True, None), ("new", None, "n")]
+
+
+def test_a_number_that_is_spelled_otherwise_differs() -> None:
+    assert differences({"a": loads(b"100.0")}, {"a": loads(b"100.00")}) != []
+
+
+def test_a_store_does_not_differ_from_itself() -> None:
+    store: dict[str, JsonValue] = {"a": {"b": [loads(b"1.50"), {"c": None}]}}
+
+    assert differences(store, store) == []
+
+
+def race(**changes: object) -> MemoryConflictDetected:
+    sides = {
+        "base": ConflictSide(value=1, version=1, writer=Writer(execution_id="run-39")),
+        "current": ConflictSide(value=2, version=2, writer=Writer(execution_id="run-40")),
+        "attempted": ConflictSide(value=3, writer=Writer(user_id="mia")),
+    }
+    facts: dict[str, object] = {
+        "kind": "conditional_write",
+        "address": "default/shared/-/-/-/k",
+        "command_id": "1",
+        "command_source": "/s",
+        "expected_version": 1,
+        "current_version": 2,
+        "resolution": "rejected",
+    }
+    return MemoryConflictDetected.model_validate({**facts, **sides, **changes})
+
+
+def test_a_race_in_one_line_names_who_met_whom() -> None:
+    assert conflict_line(race()) == (
+        "default/shared/-/-/-/k  conditional_write: mia expected version 1 but met version 2 of run-40; "
+        "nothing was written"
+    )
+
+
+def test_an_unseen_overwrite_says_so() -> None:
+    line = conflict_line(race(kind="lost_update", expected_version=None, resolution="overwritten", current=None))
+
+    assert line.endswith("mia met version 2 of somebody; it was overwritten unseen")
+
+
+def test_a_value_that_was_left_out_shows_its_size() -> None:
+    large = race(base=None, current=ConflictSide(value_bytes=40113, version=2))
+
+    assert conflict_rows(large) == [
+        ("current (won)", "2", "(40113 bytes)", "somebody"),
+        ("attempted (lost)", "-", "3", "mia"),
+    ]

@@ -1,0 +1,110 @@
+"""Every expected error is one line that says what to do, with its exit code."""
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from schemas.exact_json import loads
+from workers.cli import app
+
+#: Nothing listens on port 1 of the loopback interface.
+NOWHERE = {"TALLY_KAFKA_BOOTSTRAP_SERVERS": "127.0.0.1:1", "TALLY_POSTGRES_DSN": "postgresql://u:secret@127.0.0.1:1/d"}
+
+
+def tally(*arguments: str, **environment: str) -> Result:
+    return CliRunner(env={**NOWHERE, **environment}).invoke(app, arguments)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["pubish"], "Did you mean 'publish'?"),
+        (["tail"], "see `tally tail --help`"),
+        (["tail", "memory-conflict"], "memory-conflicts"),
+        (["worker", "history"], "no worker 'history'; there are: variables, memory"),
+        (["publish", "/nowhere.jsonl"], "cannot be read"),
+        (["execution", "diff", "a@x", "b"], "should be EXECUTION@REVISION"),
+        (["memory", "get", "k", "--subject", "patient"], "should be KIND:ID"),
+        (["memory", "get", "a/b/c/d/e/f"], "address_invalid"),
+        (["dead-letters", "replay"], "--all"),
+        (["execution", "show", "x", "--at", "0"], "see `tally execution show --help`"),
+    ],
+)
+def test_a_wrong_call_is_explained_in_one_line(arguments: list[str], words: str) -> None:
+    result = tally(*arguments)
+
+    assert result.exit_code == 2
+    assert words in result.stderr
+    assert result.stderr.count("\n") == 1
+    assert result.stderr.startswith("tally: ")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "name"),
+    [
+        (["topics", "check"], "Kafka at 127.0.0.1:1"),
+        (["topics", "create"], "Kafka at 127.0.0.1:1"),
+        (["tail", "node-results"], "Kafka at 127.0.0.1:1"),
+        (["await", "x"], "Kafka at 127.0.0.1:1"),
+        (["conflicts"], "Kafka at 127.0.0.1:1"),
+        (["migrate"], "PostgreSQL at 127.0.0.1:1/d"),
+        (["execution", "list"], "PostgreSQL at 127.0.0.1:1/d"),
+        (["memory", "list"], "PostgreSQL at 127.0.0.1:1/d"),
+    ],
+)
+def test_a_dependency_that_is_down_is_named_without_its_secret(arguments: list[str], name: str) -> None:
+    result = tally(*arguments)
+
+    assert result.exit_code == 3
+    assert name in result.stderr
+    assert "secret" not in result.output
+    assert result.stderr.count("\n") == 1
+
+
+def test_the_doctor_names_everything_that_is_down() -> None:
+    result = tally("doctor", "--json")
+
+    found = loads(result.stdout.encode())
+    assert isinstance(found, list)
+    assert [(d["name"], d["state"]) for d in found if isinstance(d, dict)] == [
+        ("kafka", "down"),
+        ("postgresql", "down"),
+    ]
+    assert result.exit_code == 3
+
+
+def test_a_wrong_setting_is_named_without_its_value() -> None:
+    result = tally("migrate", TALLY_POSTGRES_DSN="not-a-dsn-secret")
+
+    assert result.exit_code == 2
+    assert "TALLY_POSTGRES_DSN" in result.stderr
+    assert "secret" not in result.output
+
+
+def test_help_is_shown_without_arguments() -> None:
+    result = tally()
+
+    assert result.exit_code == 2
+    assert "tally demo" in result.output
+
+
+def test_the_version_is_shown() -> None:
+    assert tally("--version").stdout == "tally 0.1.0\n"
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["up", "demo", "worker", "publish", "tail", "await", "migrate", "doctor", "asyncapi", "conflicts"]
+    + ["topics create", "topics check", "dead-letters list", "dead-letters replay"]
+    + [f"execution {name}" for name in ("list", "show", "history", "reads", "diff", "fork")]
+    + [f"memory {name}" for name in ("get", "list", "history", "forget", "watch")],
+)
+def test_every_command_of_the_contract_has_help(command: str) -> None:
+    assert tally(*command.split(), "--help").exit_code == 0
+
+
+def test_json_schemas_are_written_for_other_languages(tmp_path: Path) -> None:
+    assert tally("asyncapi", "--schemas", str(tmp_path / "out")).exit_code == 0
+
+    assert (tmp_path / "out" / "memory.write.schema.json").exists()

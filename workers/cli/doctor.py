@@ -1,0 +1,120 @@
+"""`tally doctor`: is all well? What is down, what is missing, who lags, and what to do."""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import typer
+from rich.text import Text
+
+from schemas.errors import DependencyDown
+from topics.catalog import CATALOG, Topic
+from topics.groups import extents, members
+from workers.cli.app import ExitCode, app, run
+from workers.cli.database import reading
+from workers.cli.options import Json
+from workers.cli.output import complain, console, show_json
+from workers.cli.topics_commands import check_topics
+from workers.runtime.migrations import missing_migrations
+from workers.runtime.positions import applied_positions
+from workers.settings import Settings, read_settings
+
+#: What each worker reads, by its name; its consumer group is the prefix and the name.
+_INPUTS: Mapping[str, tuple[Topic, ...]] = {
+    "variables": (Topic.EXECUTION_EVENTS, Topic.ACTIVITY_OUTPUTS, Topic.MEMORY_RESULTS),
+    "memory": (Topic.MEMORY_COMMANDS,),
+}
+_STYLES = {"ok": "green", "note": "yellow", "down": "bold red"}
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """One thing that was looked at. `remedy` says what to do about it."""
+
+    name: str
+    state: Literal["ok", "note", "down"]
+    what: str
+    remedy: str = ""
+
+
+@app.command("doctor")
+def doctor(*, json: Json = False) -> None:
+    """Look at everything that is needed: broker, topics, PostgreSQL, schema, workers, backlog.
+
+    Exit 3 when something is down. Example: `tally doctor && ./start-engine`
+    """
+    found = run(diagnose(read_settings()))
+    if json:
+        show_json([{"name": d.name, "state": d.state, "what": d.what, "what_to_do": d.remedy} for d in found])
+    else:
+        for diagnosis in found:
+            line = Text()
+            line.append(f"{diagnosis.state:<5}", style=_STYLES[diagnosis.state])
+            line.append(f"{diagnosis.name:<18} {diagnosis.what}")
+            if diagnosis.remedy:
+                line.append(f" -> {diagnosis.remedy}", style="bold")
+            console().print(line, soft_wrap=True)
+    down = [diagnosis.name for diagnosis in found if diagnosis.state == "down"]
+    if down:
+        complain(f"tally: not well: {', '.join(down)}; see what to do above")
+        raise typer.Exit(ExitCode.DOWN)
+
+
+async def diagnose(settings: Settings) -> list[Diagnosis]:
+    """Look at everything; what cannot be reached is a finding, not an error."""
+    found = [*await _found(_kafka, settings, "kafka"), *await _found(_postgres, settings, "postgresql")]
+    if all(diagnosis.state != "down" for diagnosis in found):
+        for worker, inputs in _INPUTS.items():
+            found += await _worker(settings, worker, inputs)
+    return found
+
+
+async def _found(
+    look: Callable[[Settings], Awaitable[list[Diagnosis]]], settings: Settings, name: str
+) -> list[Diagnosis]:
+    try:
+        return await look(settings)
+    except DependencyDown as down:
+        return [Diagnosis(name, "down", str(down))]
+
+
+async def _kafka(settings: Settings) -> list[Diagnosis]:
+    findings = await check_topics(settings)
+    found = [Diagnosis("kafka", "ok", f"{settings.kafka_bootstrap_servers} answers")]
+    missing = [finding for finding in findings if finding.what == "is missing"]
+    if len(missing) == len(CATALOG):
+        return [*found, Diagnosis("topics", "down", "none exists", "run `tally topics create`")]
+    found += [
+        Diagnosis(finding.topic.value, "down" if finding.error else "note", finding.what, finding.remedy)
+        for finding in findings
+    ]
+    if not findings:
+        found.append(Diagnosis("topics", "ok", f"all {len(CATALOG)} are as the catalog says"))
+    return found
+
+
+async def _postgres(settings: Settings) -> list[Diagnosis]:
+    async with reading(settings) as connection:
+        missing = await missing_migrations(connection)
+    found = [Diagnosis("postgresql", "ok", "answers")]
+    if missing:
+        return [*found, Diagnosis("schema", "down", f"lacks {', '.join(missing)}", "run `tally migrate`")]
+    return [*found, Diagnosis("schema", "ok", "is up to date")]
+
+
+async def _worker(settings: Settings, name: str, inputs: Sequence[Topic]) -> list[Diagnosis]:
+    """Count the members of a worker's group, and the records that it has not applied yet."""
+    group = f"{settings.topic_prefix}{name}"
+    try:
+        count = (await members(settings.kafka(), [group]))[group]
+        kept = await extents(settings.kafka(), inputs)
+        async with reading(settings) as connection:
+            applied = await applied_positions(connection, group)
+    except DependencyDown as down:
+        return [Diagnosis(f"worker {name}", "down", str(down))]
+    # A position beyond the end is of an earlier topic: nothing of this one is applied yet.
+    backlog = sum(end - max(first, min(applied.get(lane, 0), end)) for lane, (first, end) in kept.items())
+    waiting = f", {backlog} records wait" if backlog else ", nothing waits"
+    if count == 0:
+        return [Diagnosis(f"worker {name}", "down", f"does not run{waiting}", f"start `tally worker {name}`")]
+    return [Diagnosis(f"worker {name}", "ok", f"{count} in its group{waiting}")]
