@@ -4,6 +4,7 @@ Each segment is percent-encoded (RFC 3986: unreserved characters stay); `-` alon
 segment, a literal `-` is `%2D`. The text is the Kafka key and the primary key in PostgreSQL.
 """
 
+import re
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
@@ -15,6 +16,7 @@ from schemas.limits import DEFAULT_LIMITS
 Scope = Literal["workflow", "shared"]
 _SEGMENTS = 6
 _ABSENT = "-"
+_CONTROL_CHARACTER = re.compile(r"[\x00-\x1f\x7f]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +48,7 @@ def _check_segment(name: str, segment: str | None) -> None:
         return
     if not segment:
         raise Rejection("address_invalid", f"the address's {name} is empty; give it a value")
-    if any(ord(character) < 0x20 or ord(character) == 0x7F for character in segment):
+    if _CONTROL_CHARACTER.search(segment) is not None:
         raise Rejection("address_invalid", f"the address's {name} {segment!r} holds a control character")
 
 

@@ -18,8 +18,15 @@ JsonObject: TypeAlias = dict[str, JsonValue]
 
 #: Digits that orjson reads without loss: its integers are 64 bits wide.
 _SAFE_DIGITS = 18
-#: A number that orjson might round or respell. Where it matches inside a text, the slower parser runs: no harm done.
-_NEEDS_EXACT = re.compile(rb'(?:"\s*:|[\[,]|^)\s*(?:-?[0-9]+[.eE]|-?[0-9]{19}|-0)')
+#: What the search for such numbers sees of a text: which digits they are, or which letters, does not matter to it.
+_SHAPES = bytes.maketrans(b"123456789.eE[", b"111111111eee,")
+_WHITE_SPACE = b" \t\n\r"
+#: A number that orjson might round or respell, where a value can stand: after a name, or in a list. Both patterns
+#: begin with fixed bytes, which are searched for at C speed: one pattern for all took a third of a batch's time.
+#: Where they match inside a text, the slower parser runs: no harm done.
+_EXACT_NUMBER = rb"(?:-?[01]+e|-?[01]{19}|-0)"
+_EXACT_MEMBER = re.compile(rb'":' + _EXACT_NUMBER)
+_EXACT_ELEMENT = re.compile(rb"," + _EXACT_NUMBER)
 #: Brackets needed before the depth is worth counting.
 MAX_NESTING = 64
 
@@ -79,9 +86,16 @@ def loads(data: bytes) -> JsonValue:
         parsed = orjson.loads(data)
     except orjson.JSONDecodeError as error:
         raise InvalidJson("malformed", f"not valid JSON: {error}") from error
-    if _NEEDS_EXACT.search(data) is None:
-        return cast("JsonValue", parsed)
-    return cast("JsonValue", _exact.decode(data.decode()))
+    if _needs_exact(data):
+        return cast("JsonValue", _exact.decode(data.decode()))
+    return cast("JsonValue", parsed)
+
+
+def _needs_exact(data: bytes) -> bool:
+    """Tell whether the bytes may hold a number that orjson would not keep as it is written."""
+    # The comma stands for the start: a number may be all there is.
+    shapes = b",%b" % data.translate(_SHAPES, _WHITE_SPACE)
+    return _EXACT_MEMBER.search(shapes) is not None or _EXACT_ELEMENT.search(shapes) is not None
 
 
 _STRING_OR_BRACKET = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[\]{}]', re.DOTALL)

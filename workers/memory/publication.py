@@ -1,6 +1,7 @@
 """What was committed -> Kafka, acknowledged; and the newest state of each item last in `memory-changes`."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Collection, Sequence
 from functools import partial
 
@@ -26,8 +27,8 @@ class Publication:
     async def publish(self, records: Sequence[Record]) -> None:
         """Send and wait for the acknowledgements. Raises `Stopping`."""
         await retry(lambda: self._publisher.publish(records), name="kafka", health=self._health, stop=self._stop)
-        for record in records:
-            self._health.metrics.published.labels(self._health.worker, record.topic.value).inc()
+        for topic, count in Counter(record.topic for record in records).items():
+            self._health.metrics.published.labels(self._health.worker, topic.value).inc(count)
 
     async def settle(self, shown: Collection[Item]) -> None:
         """Make sure that nothing older lies over an item's newest state in the compacted topic. Raises `Stopping`.

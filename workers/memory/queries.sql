@@ -43,7 +43,7 @@ SELECT address, version, sequence, previous_version, erased_version, type, value
 -- would not see what another worker committed while the lock was waited for.
 SELECT clock.now, known.command_key, known.digest, known.address, known.reply_key, known.outcome, known.conflict
   FROM (SELECT clock_timestamp() AS now) AS clock
-  LEFT JOIN memory_outcomes AS known ON known.command_key = ANY($1::uuid[]);
+  LEFT JOIN memory_outcomes AS known ON known.command_key = ANY($1::text[]::uuid[]);
 
 -- name: read_bases
 -- The versions that refused writers started from.
@@ -72,27 +72,40 @@ SELECT i.address, i.version, i.sequence, i.previous_version, i.erased_version, i
 
 -- name: write_batch
 -- Everything a batch comes to, set by set. The counts tell whether each row found its place.
-WITH written AS (
+-- The newest version of an item is remembered from the item's own row, without the value where $13 is its type: only
+-- versions that the batch itself replaced come extra. Keys come as bytes, which are cheaper to pass than uuids.
+WITH changed AS (
+    SELECT n.address, n.version, n.sequence, n.previous_version, n.erased_version, n.type, n.value, n.writer,
+           CASE WHEN n.value IS NULL THEN 'forgotten' ELSE 'written' END AS change,
+           encode(n.changed_by, 'hex')::uuid AS changed_by, n.expires_at, n.traceparent
+      FROM unnest($2::text[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[], $7::text[], $8::bytea[],
+                  $9::bytea[], $10::bytea[], $11::timestamptz[], $12::text[])
+        AS n (address, version, sequence, previous_version, erased_version, type, value, writer,
+              changed_by, expires_at, traceparent)
+), written AS (
     UPDATE memory_items AS i
        SET version = n.version, sequence = n.sequence, previous_version = n.previous_version,
            erased_version = n.erased_version, type = n.type, value = n.value, writer = n.writer, change = n.change,
-           changed_at = n.changed_at, changed_by = n.changed_by, expires_at = n.expires_at, traceparent = n.traceparent
-      FROM unnest($1::text[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::text[], $7::bytea[],
-                  $8::bytea[], $9::text[], $10::timestamptz[], $11::uuid[], $12::timestamptz[], $13::text[])
-        AS n (address, version, sequence, previous_version, erased_version, type, value, writer,
-              change, changed_at, changed_by, expires_at, traceparent)
+           changed_at = $1, changed_by = n.changed_by, expires_at = n.expires_at, traceparent = n.traceparent
+      FROM changed AS n
      WHERE i.address = n.address
     RETURNING 1
 ), remembered AS (
     INSERT INTO memory_versions (address, version, type, value, writer, written_at, expires_at, command_key)
-    SELECT *
+    SELECT n.address, n.version, n.type, CASE WHEN n.type <> $13 THEN n.value END, n.writer, $1, n.expires_at,
+           n.changed_by
+      FROM changed AS n
+     WHERE n.value IS NOT NULL
+    UNION ALL
+    SELECT n.address, n.version, n.type, n.value, n.writer, $1, n.expires_at, encode(n.command_key, 'hex')::uuid
       FROM unnest($14::text[], $15::bigint[], $16::text[], $17::bytea[], $18::bytea[], $19::timestamptz[],
-                  $20::timestamptz[], $21::uuid[])
+                  $20::bytea[])
+        AS n (address, version, type, value, writer, expires_at, command_key)
     RETURNING 1
 ), answered AS (
     INSERT INTO memory_outcomes (command_key, digest, address, reply_key, outcome, conflict, decided_at)
-    SELECT n.command_key, n.digest, n.address, n.reply_key, n.outcome, n.conflict, $28
-      FROM unnest($22::uuid[], $23::bytea[], $24::text[], $25::text[], $26::bytea[], $27::bytea[])
+    SELECT encode(n.command_key, 'hex')::uuid, n.digest, n.address, n.reply_key, n.outcome, n.conflict, $1
+      FROM unnest($21::bytea[], $22::bytea[], $23::text[], $24::text[], $25::bytea[], $26::bytea[])
         AS n (command_key, digest, address, reply_key, outcome, conflict)
     RETURNING 1
 )

@@ -10,7 +10,7 @@ from uuid import UUID
 import asyncpg
 
 from topics.catalog import Topic
-from workers.logic.memory.conversations import MAX_RECORD_BYTES, Listing
+from workers.logic.memory.conversations import MAX_RECORD_BYTES, RECORD_TYPE, Listing
 from workers.logic.memory.items import Item, Version
 from workers.runtime.postgres import Connection
 from workers.runtime.queries import load_queries
@@ -93,7 +93,7 @@ async def read_newer(connection: Connection, published: Iterable[Item]) -> list[
 
 async def read_known(connection: Connection, keys: Sequence[UUID]) -> Known:
     """Return the clock, and what is known of commands. Only after their items are locked."""
-    rows = await connection.fetch(_QUERIES["read_known"], keys)
+    rows = await connection.fetch(_QUERIES["read_known"], [key.hex for key in keys])
     found = [StoredOutcome(*row[1:]) for row in rows if row[1] is not None]
     return Known(rows[0]["now"], {outcome.command_key: outcome for outcome in found})
 
@@ -114,24 +114,53 @@ async def list_records(connection: Connection, prefix: str, now: datetime) -> Li
 
 async def write_batch(
     connection: Connection,
-    items: Iterable[Item],
+    items: Mapping[str, Item],
     versions: Iterable[Version],
-    outcomes: Iterable[StoredOutcome],
+    outcomes: Sequence[StoredOutcome],
     now: datetime,
 ) -> None:
     """Write a batch. Every row must find its place: another count is a bug, and nothing of the batch stays."""
-    item_rows, version_rows, outcome_rows = list(items), list(versions), list(outcomes)
+    rows = [
+        (
+            i.address,
+            i.version,
+            i.sequence,
+            i.previous_version,
+            i.erased_version,
+            i.type,
+            i.value,
+            i.writer,
+            None if i.changed_by is None else i.changed_by.bytes,
+            i.expires_at,
+            i.traceparent,
+        )
+        for i in items.values()
+    ]  # fmt: skip - one line as the columns stand in the statement
+    replaced = [
+        (v.address, v.version, v.type, v.value, v.writer, v.expires_at, v.command_key.bytes)
+        for v in versions
+        if not _is_newest(v, items)
+    ]
+    answers = [(o.command_key.bytes, *o[1:]) for o in outcomes]
     counts = await connection.fetchrow(
         _QUERIES["write_batch"],
-        *_columns(item_rows, len(Item._fields)),
-        *_columns(version_rows, len(Version._fields)),
-        *_columns(outcome_rows, len(StoredOutcome._fields)),
         now,
+        *_columns(rows, 11),
+        RECORD_TYPE,
+        *_columns(replaced, 7),
+        *_columns(answers, len(StoredOutcome._fields)),
     )
     assert counts is not None, "the statement selects one row"
-    expected = (len(item_rows), len(version_rows), len(outcome_rows))
+    remembered = len(replaced) + sum(1 for item in items.values() if item.value is not None)
+    expected = (len(rows), remembered, len(answers))
     if tuple(counts) != expected:
         raise RuntimeError(f"a batch of {expected} items, versions and outcomes wrote {tuple(counts)}")
+
+
+def _is_newest(version: Version, items: Mapping[str, Item]) -> bool:
+    """Tell whether a version is the one in the item's own row: the statement remembers it from there."""
+    item = items[version.address]
+    return item.version == version.version and item.value is not None
 
 
 async def note_erasures(connection: Connection, erased: Mapping[str, int]) -> None:
