@@ -1,0 +1,148 @@
+"""What is reported of a race, and what is none (design 2.4, 4.4, 4.9)."""
+
+from tests.support.memory_store import Tables
+
+
+def _two_writers(**second: object) -> dict:
+    tables = Tables()
+    tables.say("memory.write", "run-1", type="Json", value={"a": 1, "b": 1})
+    tables.say("memory.write", "run-2", type="Json", value={"a": 2, "b": 1})
+    conflict = tables.conflict("memory.write", "run-3", type="Json", **second)
+    return conflict or {}
+
+
+def test_a_race_shows_base_current_and_attempted_with_their_patches() -> None:
+    conflict = _two_writers(value={"a": 3, "b": 1}, expected_version=1)
+
+    assert conflict["kind"] == "conditional_write"
+    assert (conflict["expected_version"], conflict["current_version"]) == (1, 2)
+    assert (conflict["base"]["version"], conflict["base"]["value"]) == (1, {"a": 1, "b": 1})
+    assert (conflict["current"]["version"], conflict["current"]["value"]) == (2, {"a": 2, "b": 1})
+    assert (conflict["attempted"]["version"], conflict["attempted"]["value"]) == (None, {"a": 3, "b": 1})
+    assert conflict["diff"] == {
+        "base_to_current": [{"op": "replace", "path": "/a", "value": 2}],
+        "base_to_attempted": [{"op": "replace", "path": "/a", "value": 3}],
+    }
+    assert conflict["overlapping_paths"] == ["/a"]
+    assert (conflict["mergeable"], conflict["resolution"]) == (False, "rejected")
+
+
+def test_disjoint_changes_are_called_mergeable_though_the_write_is_refused() -> None:
+    conflict = _two_writers(value={"a": 1, "b": 3}, expected_version=1)
+
+    assert (conflict["overlapping_paths"], conflict["mergeable"], conflict["resolution"]) == ([], True, "rejected")
+
+
+def test_merge_keeps_both_sides_and_says_that_it_did() -> None:
+    tables = Tables()
+    tables.say("memory.write", type="Json", value={"a": 1, "b": 1})
+    tables.say("memory.write", type="Json", value={"a": 2, "b": 1})
+
+    written = tables.say("memory.write", type="Json", value={"a": 1, "b": 3}, expected_version=1, on_conflict="merge")
+
+    assert (written[0], written[1]["version"], written[1]["merged"]) == ("memory.written", 3, True)
+    assert tables.say("memory.read", type="Json")[1]["value"] == {"a": 2, "b": 3}
+
+
+def test_a_merged_race_is_reported_as_merged() -> None:
+    conflict = _two_writers(value={"a": 1, "b": 3}, expected_version=1, on_conflict="merge")
+
+    assert (conflict["mergeable"], conflict["resolution"]) == (True, "merged")
+
+
+def test_merge_refuses_overlapping_changes() -> None:
+    conflict = _two_writers(value={"a": 2, "b": 1}, expected_version=1, on_conflict="merge")
+
+    assert (conflict["resolution"], conflict["overlapping_paths"]) == ("rejected", ["/a"])
+
+
+def test_merge_never_brings_back_what_was_forgotten() -> None:
+    tables = Tables()
+    tables.say("memory.write", type="Json", value={"a": 1})
+    tables.say("memory.forget")
+
+    outcome = tables.say("memory.write", type="Json", value={"a": 1, "b": 1}, expected_version=1, on_conflict="merge")
+
+    assert outcome == ("memory.conflicted", {"expected_version": 1, "current_version": 0})
+
+
+def test_a_base_that_was_forgotten_is_not_shown_again() -> None:
+    tables = Tables()
+    tables.say("memory.write", type="String", value="secret")
+    tables.say("memory.forget")
+    tables.say("memory.write", type="String", value="new")
+
+    conflict = tables.conflict("memory.write", type="String", value="x", expected_version=1)
+
+    assert conflict is not None
+    assert (conflict["base"], conflict["diff"]) == (None, None)
+
+
+def test_a_base_whose_time_is_over_is_not_shown_again() -> None:
+    tables = Tables()
+    tables.say("memory.write", type="String", value="old", ttl=1, ttl_unit="seconds")
+    tables.later(seconds=2)
+
+    conflict = tables.conflict("memory.write", type="String", value="x", expected_version=1)
+
+    assert conflict is not None
+    assert (conflict["base"], conflict["current"]["version"]) == (None, 0)
+
+
+def test_a_large_value_is_replaced_by_its_size_and_hash() -> None:
+    tables = Tables()
+    tables.say("memory.write", type="String", value="x" * 40_000)
+
+    conflict = tables.conflict("memory.write", type="String", value="small", expected_version=0)
+
+    assert conflict is not None
+    assert conflict["current"]["value_bytes"] == 40_002
+    assert len(conflict["current"]["value_sha256"]) == 64
+    assert "value" not in conflict["current"]
+    assert conflict["diff"]["base_to_current"] is None
+    assert conflict["diff"]["base_to_attempted"] == [{"op": "add", "path": "", "value": "small"}]
+
+
+def test_an_unconditional_write_over_a_version_that_its_writer_had_not_seen_is_applied_and_reported() -> None:
+    conflict = _two_writers(value={"a": 9}, read_version=1)
+
+    assert (conflict["kind"], conflict["resolution"]) == ("lost_update", "overwritten")
+    assert (conflict["base"]["version"], conflict["current"]["version"], conflict["attempted"]["version"]) == (1, 2, 3)
+
+
+def test_a_writer_that_had_seen_nothing_loses_the_first_write_of_another() -> None:
+    conflict = _two_writers(value={"a": 9}, read_version=0)
+
+    assert (conflict["kind"], conflict["base"]["version"]) == ("lost_update", 0)
+
+
+def test_a_writer_that_never_read_is_told_nothing() -> None:
+    assert _two_writers(value={"a": 9}) == {}
+
+
+def test_a_writer_that_saw_the_newest_version_races_with_nobody() -> None:
+    assert _two_writers(value={"a": 9}, read_version=2) == {}
+
+
+def test_a_run_does_not_race_with_itself() -> None:
+    tables = Tables()
+    tables.say("memory.write", "run-1", type="Integer", value=1)
+
+    assert tables.conflict("memory.write", "run-1", type="Integer", value=2, read_version=0) is None
+
+
+def test_expiry_is_no_race() -> None:
+    tables = Tables()
+    tables.say("memory.write", "run-1", type="Integer", value=1, ttl=1, ttl_unit="seconds")
+    tables.say("memory.write", "run-2", type="Integer", value=2, ttl=1, ttl_unit="seconds")
+    tables.later(seconds=1)
+
+    assert tables.conflict("memory.write", "run-3", type="Integer", value=3, read_version=1) is None
+
+
+def test_atomic_updates_race_with_nobody() -> None:
+    tables = Tables()
+    tables.say("memory.write", "run-1", type="Integer", value=1)
+    tables.say("memory.write", "run-2", type="Integer", value=2)
+
+    assert tables.conflict("memory.update", "run-3", type="Integer", operation="increment", read_version=1) is None
