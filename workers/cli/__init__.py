@@ -1,8 +1,10 @@
 """The command line `tally` (design 2.6): one module for each group of commands, registered in one place."""
 
 from workers.cli import (
+    bench,
     dead_letters,
     demo_command,
+    doctor,
     executions,
     memory,
     outcomes,
@@ -16,8 +18,10 @@ from workers.cli.app import app
 
 __all__ = [
     "app",
+    "bench",
     "dead_letters",
     "demo_command",
+    "doctor",
     "executions",
     "memory",
     "outcomes",
