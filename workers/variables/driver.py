@@ -52,10 +52,28 @@ class Fetch(ConsumerMessage):
 class ConsumerThread(driver.AIOKafkaConsumerThread):
     """The consumer's own thread: heartbeats go on whatever a batch does."""
 
+    #: Leaving the group takes milliseconds, or for ever when the broker is away; a stop must not wait for that.
+    shutdown_timeout = 10.0
+
     @property
     def coordinator_answers(self) -> bool:
         """Whether the group's leading broker is known."""
         return self._consumer is not None and self._consumer._coordinator.coordinator_id is not None  # noqa: SLF001
+
+    async def seek_to_committed(self) -> Mapping[TP, int]:
+        """Seek the inputs to their committed positions, and to the beginning where nothing was committed yet.
+
+        aiokafka leaves the latter where they are, which is after what was fetched and not handed on: those records
+        would never be read.
+        """
+        committed: Mapping[TP, int] = await super().seek_to_committed()
+        is_changelog = cast("FetchConsumer", self.consumer)._is_changelog_tp  # noqa: SLF001
+        unread = [
+            driver.ensure_aiokafka_TP(tp) for tp, offset in committed.items() if not offset and not is_changelog(tp)
+        ]
+        if unread:
+            await self.call_thread(self._ensure_consumer().seek_to_beginning, *unread)
+        return committed
 
     async def _commit(self, offsets: Mapping[TP, int]) -> bool:
         consumer = self._ensure_consumer()
