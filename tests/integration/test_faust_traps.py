@@ -39,7 +39,7 @@ async def changelog_fails(self, records):
     records = list(records)
     if any("changelog" in record.topic for record in records):
         raise DependencyDown("Kafka", "a broker", "no acknowledgement")
-    await publish(self, records)
+    return await publish(self, records)
 publisher.Publisher.publish = changelog_fails
 """
 SLOW_PUBLISHING = """
@@ -48,7 +48,7 @@ from topics import publisher
 publish = publisher.Publisher.publish
 async def slowly(self, records):
     await asyncio.sleep(1.5)
-    await publish(self, records)
+    return await publish(self, records)
 publisher.Publisher.publish = slowly
 """
 
