@@ -217,7 +217,7 @@ DELETE FROM memory_outcomes AS o
  USING (
     SELECT command_key
       FROM memory_outcomes
-     WHERE decided_at < clock_timestamp() - $1::interval
+     WHERE decided_at < now() - $1::interval
      ORDER BY decided_at
      LIMIT $2
        FOR UPDATE SKIP LOCKED

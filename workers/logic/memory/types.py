@@ -12,6 +12,8 @@ from typing import Final
 import jsonschema
 from jsonschema.exceptions import best_match
 from jsonschema.protocols import Validator
+from referencing import Registry
+from referencing.exceptions import Unresolvable
 
 from schemas.errors import Rejection
 from schemas.exact_json import JsonObject, JsonValue, Literal, dumps, loads
@@ -112,10 +114,15 @@ def json_schema_check(schema: JsonObject) -> Check:
         _ExactValidator.check_schema(schema)
     except jsonschema.SchemaError as error:
         raise ValueError(f"not a JSON Schema: {error.message}") from error
-    validator = _ExactValidator(schema, format_checker=jsonschema.FormatChecker())
+    # An empty registry: a schema that refers to the network is not fetched.
+    validator = _ExactValidator(schema, registry=Registry(), format_checker=jsonschema.FormatChecker())
 
     def problem(value: JsonValue) -> str | None:
-        error = best_match(validator.iter_errors(value))  # type: ignore[arg-type] # the stubs know float only
+        try:
+            error = best_match(validator.iter_errors(value))  # type: ignore[arg-type] # the stubs know float only
+        except (ArithmeticError, Unresolvable) as unable:
+            # `multipleOf` of numbers too far apart; a `$ref` that leads nowhere.
+            return f"cannot be checked: {unable or type(unable).__name__}"
         return None if error is None else f"at {error.json_path}: {error.message}"
 
     return problem
@@ -199,7 +206,8 @@ class TypeRegistry:
             )
         try:
             converted = _map_elements(convert, stored, stored_depth)
-        except (ValueError, ArithmeticError) as error:
+        except Exception as error:
+            # Conversions are plug-ins' code: whatever one raises is about this value, not about the worker.
             raise Rejection(
                 "conversion_failed", f"{_shown(stored)} ({stored_type}) cannot be converted to {wanted}: {error}"
             ) from error

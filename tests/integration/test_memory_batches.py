@@ -1,0 +1,291 @@
+"""Batches on PostgreSQL, without Kafka: fences, replays, what the tables refuse, and the plans of the statements."""
+
+import asyncio
+import re
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from itertools import count, pairwise
+
+import asyncpg
+import pytest
+import pytest_asyncio
+from pydantic import SecretStr
+
+from schemas.envelope import Event
+from schemas.errors import Fenced
+from tests.support.memory_store import ADDRESS, RULES, memory_event
+from topics.catalog import Topic
+from topics.codec import decode, encode
+from topics.records import ReceivedRecord
+from workers.logic.memory.items import Item
+from workers.memory import store
+from workers.memory.batch import Committed, MemoryBatches
+from workers.memory.intake import take_in
+from workers.memory.publication import Publication
+from workers.memory.sweep import Sweep
+from workers.runtime.health import Health
+from workers.runtime.postgres import BY_KEY, Database
+
+RETENTION = timedelta(days=8)
+
+
+class Worker:
+    """A worker's batches, fed by hand."""
+
+    def __init__(self, database: Database) -> None:
+        self.database = database
+        self.batches = MemoryBatches(database, RULES, group="test.memory", outcome_retention=RETENTION)
+
+    async def apply(self, *records: ReceivedRecord, log_end: int | None = None) -> Committed:
+        return await self.batches.apply(take_in(records, RULES), {} if log_end is None else {0: log_end})
+
+
+def record(event: Event, offset: int, *, age: timedelta = timedelta(0)) -> ReceivedRecord:
+    timestamp = int((datetime.now(UTC) - age).timestamp() * 1000)
+    return ReceivedRecord(Topic.MEMORY_COMMANDS, 0, offset, None, encode(event), (), timestamp)
+
+
+@pytest_asyncio.fixture
+async def opened(database: str) -> AsyncIterator[Database]:
+    async with Database(SecretStr(database), pool_size=4, application_name="test", session=BY_KEY) as opened:
+        yield opened
+
+
+async def _rows(database: Database, query: str) -> list[asyncpg.Record]:
+    async with database.session() as connection:
+        return await connection.fetch(query)
+
+
+async def test_a_batch_that_comes_again_publishes_the_same_bytes(opened: Database) -> None:
+    records = [
+        record(memory_event("memory.write", type="Json", value={"a": 1}), 0),
+        record(memory_event("memory.write", type="Json", value={"a": 2}, expected_version=0), 1),
+        record(memory_event("memory.read", type="Json"), 3),
+        record(memory_event("memory.write", key="other", type="Json", value="x"), 4),
+        record(memory_event("memory.forget"), 7),
+    ]
+    first = await Worker(opened).apply(*records)
+
+    again = await Worker(opened).apply(*records)
+
+    assert (first.applied, again.applied, again.replayed) == (5, 0, 5)
+    kept = {(out.topic, out.key, out.value) for out in first.outgoing}
+    assert {(out.topic, out.key, out.value) for out in again.outgoing} <= kept
+    results = [out.value for out in first.outgoing if out.topic is Topic.MEMORY_RESULTS]
+    assert [out.value for out in again.outgoing if out.topic is Topic.MEMORY_RESULTS] == results
+
+
+async def test_a_replay_does_not_lay_an_old_state_over_a_newer_one(opened: Database) -> None:
+    old = record(memory_event("memory.write", type="Integer", value=1), 0)
+    new = record(memory_event("memory.write", type="Integer", value=2), 1)
+    worker = Worker(opened)
+    await worker.apply(old)
+    await worker.apply(new)
+
+    again = await Worker(opened).apply(old)
+
+    assert [out.topic for out in again.outgoing] == [Topic.MEMORY_RESULTS]
+    newest = await Worker(opened).apply(old, new)
+    changes = [decode(out.value) for out in newest.outgoing if out.topic is Topic.MEMORY_CHANGES]
+    assert [change.data["value"] for change in changes] == [2]
+
+
+async def test_a_worker_whose_partition_another_moved_rolls_back_and_looks_again(opened: Database) -> None:
+    zombie, successor = Worker(opened), Worker(opened)
+    events = [memory_event("memory.update", type="Integer", operation="increment") for _ in range(3)]
+    await zombie.apply(record(events[0], 0))
+    await successor.apply(record(events[1], 1))
+
+    with pytest.raises(Fenced, match="was left at 1 and is at 2"):
+        await zombie.apply(record(events[1], 1), record(events[2], 2))
+    committed = await zombie.apply(record(events[1], 1), record(events[2], 2))
+
+    assert (committed.applied, committed.replayed) == (1, 1)
+    (item,) = await _rows(opened, "SELECT version FROM memory_items")
+    assert item["version"] == 3
+
+
+async def test_a_topic_that_was_made_anew_is_applied_from_its_start(opened: Database) -> None:
+    await Worker(opened).apply(record(memory_event("memory.write", type="Integer", value=1), 5000))
+
+    committed = await Worker(opened).apply(
+        record(memory_event("memory.write", type="Integer", value=2), 0, age=timedelta(days=30)), log_end=1
+    )
+
+    assert committed.applied == 1
+    (position,) = await _rows(opened, "SELECT next_offset FROM consumer_positions")
+    assert position["next_offset"] == 1
+
+
+async def test_a_command_whose_outcome_was_deleted_long_ago_is_not_applied_again(opened: Database) -> None:
+    old = record(memory_event("memory.update", type="Integer", operation="increment"), 0, age=timedelta(days=9))
+    await Worker(opened).apply(old)
+    await _rows(opened, "UPDATE memory_outcomes SET decided_at = decided_at - interval '9 days'")
+    async with opened.session() as connection:
+        assert await store.delete_outcomes(connection, RETENTION, 100) == 1
+
+    again = await Worker(opened).apply(old)
+
+    assert (again.applied, [letter.code for letter in again.letters]) == (0, ["outcome_expired"])
+    (item,) = await _rows(opened, "SELECT version FROM memory_items")
+    assert item["version"] == 1
+
+
+async def test_rows_that_a_restore_took_away_are_made_again(opened: Database) -> None:
+    worker = Worker(opened)
+    await worker.apply(record(memory_event("memory.write", type="Integer", value=1), 0))
+    await _rows(opened, "TRUNCATE memory_items, memory_versions, memory_outcomes")
+
+    with pytest.raises(Fenced):
+        await worker.apply(record(memory_event("memory.write", type="Integer", value=2), 1))
+    committed = await worker.apply(record(memory_event("memory.write", type="Integer", value=2), 1))
+
+    assert committed.applied == 1
+
+
+async def test_an_address_many_times_in_a_batch_leaves_every_version_in_its_history(opened: Database) -> None:
+    writes = [record(memory_event("memory.write", type="Integer", value=number), number) for number in range(5)]
+    talk = record(memory_event("conversation.add", id="s-1", role="user", content="hello"), 5)
+
+    await Worker(opened).apply(*writes, talk)
+
+    history = await _rows(opened, "SELECT * FROM memory_history ORDER BY address, version")
+    assert [(row["version"], row["value"]) for row in history] == [
+        *((number + 1, str(number).encode()) for number in range(5)),
+        (1, None),
+    ]
+
+
+async def test_the_base_of_a_race_comes_from_the_history(opened: Database) -> None:
+    worker = Worker(opened)
+    for number in range(3):
+        await worker.apply(record(memory_event("memory.write", type="Json", value={"n": number}), number))
+
+    committed = await worker.apply(
+        record(memory_event("memory.write", "late", "run-2", type="Json", value={"m": 1}, expected_version=1), 3)
+    )
+
+    (conflict,) = committed.conflicts
+    assert conflict["base"]["version"] == 1  # type: ignore[index,call-overload]
+    published = next(decode(out.value) for out in committed.outgoing if out.topic is Topic.MEMORY_CONFLICTS)
+    assert published.data["base"]["value"] == {"n": 0}  # type: ignore[index,call-overload]
+
+
+async def test_no_value_can_be_stored_without_its_expiry(opened: Database) -> None:
+    """dapr#3833."""
+    with pytest.raises(asyncpg.CheckViolationError, match="every_value_expires"):
+        await _rows(
+            opened,
+            "INSERT INTO memory_items (address, version, sequence, type, value, change, changed_at)"
+            " VALUES ('a', 1, 1, 'Json', '1', 'written', now())",
+        )
+
+
+_OFFSETS = count()
+
+
+@pytest_asyncio.fixture
+async def filled(opened: Database) -> Database:
+    """Tables of a size at which a plan matters."""
+    await _rows(
+        opened,
+        """WITH item AS (
+               SELECT format('default/workflow/w/patient/%s/stage', n) AS address,
+                      now() + make_interval(secs => n) AS expires_at
+                 FROM generate_series(1, 20000) AS n
+           ), items AS (
+               INSERT INTO memory_items (address, version, sequence, type, value, change, changed_at, changed_by, expires_at)
+               SELECT address, 1, 1, 'Json', '1', 'written', now(), gen_random_uuid(), expires_at FROM item
+           ), versions AS (
+               INSERT INTO memory_versions SELECT address, 1, 'Json', '1', NULL, now(), expires_at, gen_random_uuid() FROM item
+           )
+           INSERT INTO memory_outcomes
+           SELECT gen_random_uuid(), '0123456789abcdef', address, 'k', '{}', NULL, now() FROM item""",
+    )
+    await _rows(opened, "INSERT INTO memory_unpublished SELECT address, 1 FROM memory_items LIMIT 5")
+    await _rows(opened, "ANALYZE")
+    return opened
+
+
+_ADDRESSES = [f"default/workflow/w/patient/{number}/stage" for number in range(1, 500)]
+_NOW = datetime(2026, 11, 30, tzinfo=UTC)
+_ARGUMENTS: dict[str, tuple[object, ...]] = {
+    "add_items": (_ADDRESSES,),
+    "lock_items": (_ADDRESSES,),
+    "lock_unlocked_items": (_ADDRESSES,),
+    "read_items": (_ADDRESSES,),
+    "read_known": ([f"{number:032x}" for number in range(500)],),
+    "read_bases": (_ADDRESSES, [1] * len(_ADDRESSES)),
+    "list_records": ("default/workflow/w/conversation/", "default/workflow/w/conversation0", _NOW, 10**6),
+    "write_batch": (
+        _NOW,
+        _ADDRESSES,
+        *([[1] * 499] * 4),
+        ["Json"] * 499,
+        *([[b"1"] * 499] * 2),
+        [b"0123456789abcdef"] * 499,
+        [_NOW] * 499,
+        [None] * 499,
+        "conversation",
+        *([[]] * 7),
+        *([[]] * 6),
+    ),
+    "read_newer": (_ADDRESSES, [0] * len(_ADDRESSES)),
+    "find_expired": (500, 0),
+    "expire_items": (_ADDRESSES, *([[1] * 499] * 3), [_NOW] * 499, [None] * 499),
+    "delete_versions": (_ADDRESSES, [1] * len(_ADDRESSES)),
+    "read_unpublished": (500,),
+    "delete_unpublished": (_ADDRESSES[:5], [0] * 5),
+    "delete_outcomes": (timedelta(days=8), 500),
+}
+
+
+@pytest.mark.parametrize("name", _ARGUMENTS)
+async def test_no_statement_reads_a_whole_table(filled: Database, name: str) -> None:
+    async with filled.session() as connection:
+        plan = await connection.fetch(f"EXPLAIN {store._QUERIES[name]}", *_ARGUMENTS[name])
+
+    steps = [row[0].strip() for row in plan]
+    for scan, condition in pairwise(steps):
+        if re.search(r"Scan.* on memory_(items|versions|outcomes)", scan):
+            assert condition.startswith(("Index Cond", "Recheck Cond")), "\n".join(steps)
+
+
+async def test_a_listing_by_prefix_has_no_neighbours(opened: Database) -> None:
+    worker = Worker(opened)
+    for workflow in ("support", "support-2", "suppor", "support/x"):
+        await worker.apply(
+            record(
+                memory_event("conversation.add", workflow=workflow, id="s", role="user", content="x"), next(_OFFSETS)
+            )
+        )
+
+    committed = await worker.apply(record(memory_event("conversation.get_all", workflow="support"), next(_OFFSETS)))
+
+    outcome = decode(committed.outgoing[0].value)
+    assert (outcome.data["count"], outcome.data["total"]) == (1, 1)
+
+
+async def test_expired_items_leave_no_value_behind_and_are_noted_until_published(opened: Database) -> None:
+    worker = Worker(opened)
+    await worker.apply(record(memory_event("memory.write", type="String", value="old"), 0))
+    await worker.apply(record(memory_event("memory.write", type="String", value="x", ttl=1, ttl_unit="seconds"), 1))
+    await _rows(
+        opened,
+        "WITH i AS (UPDATE memory_items SET expires_at = now() - interval '1 s')"
+        "UPDATE memory_versions SET expires_at = now() - interval '1 s' WHERE version = 2",
+    )
+
+    stop = asyncio.Event()
+    health = Health("memory")
+    publication = Publication(opened, None, health=health, stop=stop)  # type: ignore[arg-type]
+    sweep = Sweep(opened, publication, health=health, stop=stop, outcome_retention=RETENTION)
+    assert await sweep._expire(0) == (1, 0)
+
+    async with opened.session() as connection:
+        (item,) = await store.read_unpublished(connection, 10)
+        assert await store.erase_history(connection, 10) == 1
+    assert isinstance(item, Item)
+    assert (item.address, item.value, item.version, item.change) == (ADDRESS, None, 2, "expired")
+    assert await _rows(opened, "SELECT * FROM memory_versions UNION ALL SELECT * FROM memory_history") == []
+    assert await _rows(opened, "SELECT * FROM memory_erasures") == []
