@@ -20,6 +20,7 @@ from workers.memory.batch import Committed, MemoryBatches
 from workers.memory.intake import WORKER, Intake, take_in
 from workers.memory.publication import Publication
 from workers.memory.sweep import Sweep
+from workers.runtime import crash_points
 from workers.runtime.crash_points import pass_point
 from workers.runtime.failures import crash
 from workers.runtime.health import Health, serve
@@ -45,6 +46,7 @@ async def run(settings: Settings, stop: asyncio.Event) -> None:
 
     Raises `UsageError` for a plug-in that cannot be used, a schema that lacks migrations, or a port that is taken.
     """
+    crash_points.configure(settings.crash_at)
     health = Health(WORKER, ("kafka", "postgres"))
     rules = Rules(types=load_types())
     async with AsyncExitStack() as resources:
