@@ -73,22 +73,38 @@ _exact = json.JSONDecoder(
 )
 
 
-def loads(data: bytes) -> JsonValue:
+def loads(data: bytes, max_nesting: int = MAX_NESTING) -> JsonValue:
     """Parse UTF-8 JSON exactly.
 
     Raises `InvalidJson`: `malformed` (syntax, not UTF-8, an unpaired surrogate: kestra#14806),
-    `too_deep` (nesting beyond 64).
+    `too_deep` (nesting beyond `max_nesting`, 64 levels for what others write).
     """
-    deep = data.count(b"[") + data.count(b"{") > MAX_NESTING
-    if deep and _textual_depth(data) > MAX_NESTING:
-        raise InvalidJson("too_deep", f"the JSON is nested deeper than {MAX_NESTING} levels; flatten it")
+    if is_deeper(data, max_nesting):
+        raise InvalidJson("too_deep", f"the JSON is nested deeper than {max_nesting} levels; flatten it")
     try:
         parsed = orjson.loads(data)
     except orjson.JSONDecodeError as error:
-        raise InvalidJson("malformed", f"not valid JSON: {error}") from error
+        if not _is_json_but_for_size(data):
+            raise InvalidJson("malformed", f"not valid JSON: {error}") from error
+        return cast("JsonValue", _exact.decode(data.decode()))
     if _needs_exact(data):
         return cast("JsonValue", _exact.decode(data.decode()))
     return cast("JsonValue", parsed)
+
+
+_STRING_OR_NUMBER = re.compile(
+    rb'"(?:[^"\\]|\\.)*"|(?<![0-9.])-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?(?![0-9.eE+-])', re.DOTALL
+)
+
+
+def _is_json_but_for_size(data: bytes) -> bool:
+    """Tell whether only numbers beyond a double's range, such as 1e400, kept orjson from reading the bytes."""
+    small = _STRING_OR_NUMBER.sub(lambda match: match.group() if match.group().startswith(b'"') else b"1", data)
+    try:
+        orjson.loads(small)
+    except orjson.JSONDecodeError:
+        return False
+    return True
 
 
 def _needs_exact(data: bytes) -> bool:
@@ -96,6 +112,11 @@ def _needs_exact(data: bytes) -> bool:
     # The comma stands for the start: a number may be all there is.
     shapes = b",%b" % data.translate(_SHAPES, _WHITE_SPACE)
     return _EXACT_MEMBER.search(shapes) is not None or _EXACT_ELEMENT.search(shapes) is not None
+
+
+def is_deeper(data: bytes, levels: int) -> bool:
+    """Tell whether JSON is nested deeper than `levels`."""
+    return data.count(b"[") + data.count(b"{") > levels and _textual_depth(data) > levels
 
 
 _STRING_OR_BRACKET = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[\]{}]', re.DOTALL)

@@ -1,8 +1,7 @@
 """Validation errors in one line that says which field, what is wrong, with which value, and the near miss."""
 
 from difflib import get_close_matches
-from types import UnionType
-from typing import Annotated, Union, get_args, get_origin
+from typing import get_args
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
@@ -49,20 +48,17 @@ def _explain_one(problem: ErrorDetails, event_type: str, model: type[BaseModel])
 
 def _shown(value: object) -> str:
     """Return the value as JSON, cut to a readable length."""
-    try:
-        text = dumps(value).decode()
-    except TypeError:
-        text = repr(value)
+    text = dumps(value).decode()
     return text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}…"
 
 
 def _fields_at(model: type[BaseModel], path: tuple[int | str, ...]) -> list[str]:
-    """Return the fields of the model that lies at `path` below `model`."""
+    """Return the fields of the model that lies at `path` below `model`; positions in lists change nothing."""
     for part in path:
-        if isinstance(part, str) and part in model.model_fields:
+        if isinstance(part, str):
             inner = _model_in(model.model_fields[part].annotation)
-            if inner is not None:
-                model = inner
+            assert inner is not None, "an unknown field was found in a model"
+            model = inner
     return list(model.model_fields)
 
 
@@ -70,6 +66,4 @@ def _model_in(annotation: object) -> type[BaseModel] | None:
     """Return the first model that an annotation mentions."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation
-    if get_origin(annotation) in (Annotated, Union, UnionType, list, tuple):
-        return next((found for part in get_args(annotation) if (found := _model_in(part)) is not None), None)
-    return None
+    return next((found for part in get_args(annotation) if (found := _model_in(part)) is not None), None)

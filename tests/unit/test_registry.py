@@ -6,7 +6,8 @@ import pytest
 
 from schemas.envelope import Event
 from schemas.errors import Rejection
-from schemas.exact_json import JsonObject, dumps
+from schemas.exact_json import JsonObject, JsonValue, dumps
+from schemas.executions import ExecutionStarted
 from schemas.memory import MemoryWriteCommand, MemoryWriteRequest
 from schemas.registry import data_of, parse
 from topics.codec import decode
@@ -68,6 +69,8 @@ def test_an_execution_scoped_type_needs_its_subject() -> None:
     [
         ("memory.write", {**REQUEST, "expected_versoin": 1}, "data.expected_versoin is not a field of memory.write; did you mean expected_version?"),
         ("execution.started", {"workflow": {"name": "w", "verison": "1"}}, "data.workflow.verison is not a field of execution.started; did you mean version?"),
+        ("execution.started", {"workflow": {"name": "w"}, "contract": {"inputs": [{"name": "a", "type": "String", "requird": True}]}}, "data.contract.inputs.0.requird is not a field of execution.started; did you mean required?"),
+        ("variables.set", {"variables": {}, "iteration": [{"node_id": "n", "index": 0, "x": 1}]}, "data.iteration.0.x is not a field of variables.set; known are: node_id, index"),
         ("execution.started", {}, "data.workflow is missing; execution.started needs it"),
         ("activity.completed", {"activity_id": "a", "output": {}, "variables": [1]}, "data.variables should be an object; got [1]"),
         ("activity.completed", {"activity_id": 7, "output": {}}, "data.activity_id should be a text; got 7"),
@@ -103,12 +106,34 @@ def test_an_absent_subject_is_an_error_and_never_global() -> None:
     assert "data.subject is missing" in refusal("memory.write", without, subject=None).message
 
 
+@pytest.mark.parametrize("subject", [None, "run-1"])
 @pytest.mark.parametrize("given", [{"conditional": True}, {"expected_version": None}, {"expected_version": "  "}])
-def test_a_condition_without_a_version_is_still_seen_as_conditional(given: JsonObject) -> None:
-    parsed = parse(event("memory.write", {**COMMAND, **given}, subject=None))
+def test_a_condition_without_a_version_is_still_seen_as_conditional(given: JsonObject, subject: str | None) -> None:
+    base = COMMAND if subject is None else REQUEST
 
-    assert isinstance(parsed, MemoryWriteCommand)
+    parsed = parse(event("memory.write", {**base, **given}, subject))
+
+    assert isinstance(parsed, (MemoryWriteCommand, MemoryWriteRequest))
     assert parsed.is_conditional
+
+
+@pytest.mark.parametrize(
+    ("after", "awaited"),
+    [(None, ()), ("reader", ("reader",)), (["reader", "save.version"], ("reader", "save.version"))],
+)
+def test_a_request_may_wait_for_one_node_or_several(after: JsonValue, awaited: tuple[str, ...]) -> None:
+    parsed = parse(event("memory.write", {**REQUEST, "after": after}))
+
+    assert isinstance(parsed, MemoryWriteRequest)
+    assert parsed.awaited == awaited
+
+
+@pytest.mark.parametrize(("simulation", "simulated"), [(None, False), (False, False), (True, True), ({}, True)])
+def test_a_simulation_may_be_asked_for_in_one_word(simulation: JsonValue, simulated: bool) -> None:
+    parsed = parse(event("execution.started", {"workflow": {"name": "w"}, "simulation": simulation}))
+
+    assert isinstance(parsed, ExecutionStarted)
+    assert parsed.simulated is simulated
 
 
 def test_readers_ignore_what_a_newer_worker_added() -> None:
