@@ -1,8 +1,8 @@
 """Variable stores: every event applied once, in order; each revision what the fold makes of it; the table no liar."""
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from uuid import UUID
 
@@ -53,11 +53,15 @@ class Modelled:
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """An input event, and where it lies in the partition of its execution: (topic, offset) of the first copy."""
+    """An input event, and where its first copy lies in the partition of its execution.
+
+    `ordered` is False when there are copies in two topics, between which there is no order: either may be applied.
+    """
 
     event: Event
     topic: Topic
     offset: int
+    ordered: bool = True
 
 
 def check_executions(history: History) -> tuple[Verdict, Mapping[ExecutionKey, Modelled]]:
@@ -69,7 +73,7 @@ def check_executions(history: History) -> tuple[Verdict, Mapping[ExecutionKey, M
         rows[ExecutionKey(row.tenant, row.execution_id)].append(row)
     forks = _forked_from(causes)
     models: dict[ExecutionKey, Modelled] = {}
-    for key in sorted(rows, key=lambda key: (key in forks, _first_cause_time(rows[key]))):
+    for key in _sources_first(rows, forks):
         mine = sorted(rows[key], key=lambda row: row.revision)
         models[key] = _replay(key, mine, causes, models, forks, verdict)
     _check_heads(history, models, verdict)
@@ -88,7 +92,10 @@ def _causes(history: History) -> dict[UUID, Cause]:
             if event is None or event.subject is None or (topic, record.value) in history.bad:
                 continue
             if partition_of(event.subject.encode(), counts[topic]) == record.partition:
-                causes.setdefault(key_of(event), Cause(event, topic, record.offset))
+                key = key_of(event)
+                known = causes.setdefault(key, Cause(event, topic, record.offset))
+                if known.topic is not topic:
+                    causes[key] = replace(known, ordered=False)
     return causes
 
 
@@ -103,9 +110,18 @@ def _forked_from(causes: Mapping[UUID, Cause]) -> dict[ExecutionKey, tuple[Execu
     return found
 
 
-def _first_cause_time(rows: Sequence[RevisionRow]) -> str:
-    body = loads(min(rows, key=lambda row: row.revision).body)
-    return str(body.get("at")) if isinstance(body, dict) else ""
+def _sources_first(
+    executions: Iterable[ExecutionKey], forks: Mapping[ExecutionKey, tuple[ExecutionKey, int]]
+) -> list[ExecutionKey]:
+    """Order executions so that each comes after the one it was forked from."""
+
+    def depth(key: ExecutionKey) -> int:
+        found = 0
+        while key in forks and found <= len(forks):
+            key, found = forks[key][0], found + 1
+        return found
+
+    return sorted(executions, key=depth)
 
 
 def _replay(
@@ -134,11 +150,12 @@ def _replay(
             verdict.add("revision_duplicated", name, f"revision {row.revision} applies {cause.event.id} once more")
             return model
         seen.add(row.event_key)
-        if cause.offset <= offsets.get(cause.topic, -1):
-            verdict.add(
-                "revision_order", name, f"revision {row.revision} applies {cause.event.id} after what came later"
-            )
-        offsets[cause.topic] = cause.offset
+        if cause.ordered:
+            if cause.offset <= offsets.get(cause.topic, -1):
+                verdict.add(
+                    "revision_order", name, f"revision {row.revision} applies {cause.event.id} after what came later"
+                )
+            offsets[cause.topic] = cause.offset
         if not _matches(model, row, cause.event, _fork_of(key, models, forks), name, verdict):
             return model
         if row.revision in keep:

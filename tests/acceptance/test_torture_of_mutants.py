@@ -1,0 +1,47 @@
+"""The torture finds seeded bugs of the kinds that delivery systems have had: a verdict that all is well means something."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.mutants import BUGS
+from tests.support.torture.run import Plan, torture
+
+KILLS = ("kill", "crash")
+#: By bug: what is done to the workers, and violations of which at least one must be found.
+EXPECTED = {
+    "memory_acknowledged_before_published": (KILLS, {"outcome_missing", "published_missing"}),
+    "memory_without_known_commands": (KILLS, {"version_reused", "outcome_changed", "version_gap"}),
+    "memory_outcome_made_anew_on_redelivery": (KILLS, {"outcome_changed"}),
+    "memory_silent_about_lost_updates": ((), {"lost_update_unreported", "not_linearizable"}),
+    "memory_condition_checked_before_the_lock": ((), {"condition_ignored"}),
+    "variables_acknowledged_before_committed": (KILLS, {"event_lost"}),
+    "variables_published_before_committed": (KILLS, {"published_changed", "published_uncommitted"}),
+    "variables_published_from_memory_only": (KILLS, {"published_missing"}),
+}
+
+
+def test_every_bug_is_tried():
+    assert EXPECTED.keys() == BUGS.keys()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize("bug", EXPECTED)
+async def test_a_seeded_bug_is_found(bug: str, kafka_bootstrap_servers: str, tmp_path: Path) -> None:
+    faults, expected = EXPECTED[bug]
+    plan = Plan(
+        seed=4,
+        seconds=25,
+        logs=tmp_path,
+        kafka=kafka_bootstrap_servers,
+        pause_s=0.8,
+        faults=faults,
+        victims=(bug.split("_", maxsplit=1)[0],),
+        program=("-m", "tests.support.mutants", bug),
+        drain_s=20,
+    )
+
+    report = await torture(plan)
+
+    assert report.verdict.kinds & expected, "\n".join(report.lines())
