@@ -11,6 +11,10 @@ class Limits:
     output_bytes: int = 512 * 1024
     store_bytes: int = 8 * 1024 * 1024
     result_bytes: int = 1024 * 1024
+    #: Four levels of the 64 are left for what an event wraps around a value.
+    value_levels: int = 60
+    #: What a request may hold while it waits: its body and the values that are bound already.
+    waiting_bytes: int = 2 * 1024 * 1024
     final_variables_bytes: int = 512 * 1024
     memory_value_bytes: int = 256 * 1024
     conflict_value_bytes: int = 32 * 1024

@@ -1,6 +1,6 @@
 """What each applied event changed (design 2.4, `variables.revised`)."""
 
-from schemas.data import Iteration, Json, Outbound, Revision
+from schemas.data import Count, Iteration, Json, Outbound, Revision
 
 
 class VariableRead(Outbound):
@@ -36,10 +36,15 @@ class Cause(Outbound):
 
 
 class VariablesRevised(Outbound):
-    """One revision: what was read, what was written. `late` marks those after the execution's end."""
+    """One revision: what was read, what was written. `late` marks those after the execution's end.
+
+    Reads and writes beyond 1 MiB each are left out and counted: `tally execution show --at` has them all.
+    """
 
     revision: Revision
     cause: Cause
     reads: list[VariableRead]
     writes: list[VariableWrite]
     late: bool = False
+    more_reads: Count = 0
+    more_writes: Count = 0

@@ -3,12 +3,15 @@
 from collections.abc import Iterable, Mapping, MutableMapping, Sequence
 from typing import cast
 
-from schemas.exact_json import JsonObject, JsonValue, Raw, dumps, loads
+from schemas.exact_json import MAX_NESTING, JsonObject, JsonValue, Raw, dumps, loads
 from topics import codec
 from topics.catalog import Topic
 from topics.codec import STRUCTURED_HEADERS
 from topics.records import Record
 from workers.logic.variables.step import Outgoing
+
+#: A column wraps what an event of 64 levels may hold.
+_MAX_NESTING = MAX_NESTING + 8
 
 
 def encode_changes(changes: Mapping[str, bytes | None]) -> bytes:
@@ -18,7 +21,7 @@ def encode_changes(changes: Mapping[str, bytes | None]) -> bytes:
 
 def decode_changes(changes: bytes) -> Iterable[tuple[str, bytes | None]]:
     """Read what `encode_changes` wrote."""
-    for change in cast("list[list[JsonValue]]", loads(changes)):
+    for change in cast("list[list[JsonValue]]", loads(changes, _MAX_NESTING)):
         yield cast("str", change[0]), dumps(change[1]) if len(change) > 1 else None
 
 
@@ -50,5 +53,5 @@ def decode_outgoing(outgoing: bytes) -> list[Record]:
     """Read what `encode_outgoing` wrote: the same bytes under the same keys."""
     return [
         Record(Topic(str(out["topic"])), str(out["key"]).encode(), dumps(out["event"]), STRUCTURED_HEADERS)
-        for out in cast("list[JsonObject]", loads(outgoing))
+        for out in cast("list[JsonObject]", loads(outgoing, _MAX_NESTING))
     ]

@@ -1,28 +1,38 @@
 """Activities: inputs bound on request, outputs stored flat or as mapped (seed 000)."""
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Iterable
 from typing import cast
 
 from schemas.errors import Rejection
 from schemas.exact_json import JsonObject, JsonValue, dumps
 from schemas.names import check_name
 from workers.logic.variables import entries
-from workers.logic.variables.mapping import Write, plan_mapping, plan_values
+from workers.logic.variables.awaiting import Asked
+from workers.logic.variables.bodies import template_of
+from workers.logic.variables.mapping import Write, parse_target, plan_mapping, plan_values
 from workers.logic.variables.open_requests import Request
 from workers.logic.variables.references import MISSING, Lookup, Missing, Path, descend
-from workers.logic.variables.requests import Asked, accept, finish, frame_of, lookup_of, skip
+from workers.logic.variables.requests import (
+    SET_VARIABLES,
+    accept,
+    after_of,
+    finish,
+    frame_of,
+    lookup_of,
+    note_end,
+    sent,
+)
 from workers.logic.variables.step import Step
-from workers.logic.variables.templates import parse_template
 
 SCHEDULED = "activity.scheduled"
+#: Facts after which a node is not outstanding any more, even where they are refused.
+ENDINGS = frozenset({"activity.completed", "activity.failed", "child.completed"})
 
 
 def scheduled(step: Step, body: JsonObject) -> None:
     """Take in a request for an activity's inputs; the activity is outstanding until its completion."""
     activity_id = str(body["activity_id"])
     check_name(activity_id, "the activity id", step.limits)
-    template = parse_template(body.get("inputs") or {})
     accept(
         step,
         Asked(
@@ -30,25 +40,16 @@ def scheduled(step: Step, body: JsonObject) -> None:
             node_id=activity_id,
             frame=frame_of(body),
             body=body,
-            references=template.references,
+            references=template_of(body.get("inputs") or {}).references,
             after=after_of(body),
         ),
     )
 
 
-def after_of(body: Mapping[str, JsonValue]) -> tuple[str, ...]:
-    """Return what `after` names: a node, a port, or several."""
-    after = body.get("after")
-    if after is None:
-        return ()
-    return tuple(map(str, after)) if isinstance(after, list | tuple) else (str(after),)
-
-
 def ready(step: Step, request: Request) -> None:
     """Bind the inputs and answer; the activity itself stays outstanding."""
-    inputs, reads = parse_template(request.body.get("inputs") or {}).render(
-        lookup_of(step, request), step.limits.result_bytes
-    )
+    template = template_of(request.body.get("inputs") or {})
+    inputs, reads = template.render(lookup_of(step, request), step.limits.result_bytes)
     step.check_result(inputs, f"the inputs of {request.node_id!r}")
     noted = step.note_reads(reads, request.node_id)
     missing: list[JsonValue] = [read.path for read in reads if not read.found]
@@ -56,7 +57,7 @@ def ready(step: Step, request: Request) -> None:
     if "child_execution_id" in request.body:
         data["child_execution_id"] = request.body["child_execution_id"]
     step.answer(request, "activity.ready", data)
-    step.state.save_request(replace(request, sent=True, bindings={}))
+    sent(step, request)
 
 
 def completed(step: Step, body: JsonObject) -> None:
@@ -82,29 +83,34 @@ def store_output(
     mapping: JsonObject | None = None,
     variables: JsonObject | None = None,
 ) -> None:
-    """Store what an activity or child gave. Raises `Rejection`; the caller then undoes everything."""
-    size = len(dumps(output))
-    if size > step.limits.output_bytes:
+    """Store what an activity or child gave. Raises `Rejection`; the caller then undoes everything.
+
+    `variables` are data that the activity produced: they are set after the mapping, and nothing in them is expanded.
+    """
+    data = dumps(output)
+    if len(data) > step.limits.output_bytes:
         raise Rejection(
             "output_too_large",
-            f"the output of {activity_id!r} has {size} bytes, {step.limits.output_bytes} are allowed; "
+            f"the output of {activity_id!r} has {len(data)} bytes, {step.limits.output_bytes} are allowed; "
             "keep large values elsewhere and output a reference",
         )
+    pointer: JsonObject = {"frame": frame, "name": activity_id}
     stored: JsonValue | Missing = MISSING
     if mapping is None:
-        step.set_variable(frame, (activity_id,), output)
-        previous: JsonObject = {"frame": frame, "name": activity_id}
-        last = previous
+        step.set_raw_variable(frame, (activity_id,), data)
         stored = output
+        step.state.write(entries.PREVIOUS, pointer)
+        step.set_last_output(pointer)
     else:
         _write_all(step, frame, _mapped(step, frame, mapping, activity_id, output))
-        previous, last = {"value": output}, {"previous": True}
+        step.state.write(entries.PREVIOUS, {"value": output})
+        step.set_last_output({"previous": True})
     if variables:
-        # An agent's own values are data: no text in them is a template.
         _write_all(step, frame, plan_values(variables, own_scope(step, frame), step.limits))
-    step.state.write(entries.PREVIOUS, previous)
-    step.set_last_output(last)
     end_activity(step, activity_id, frame, stored, ended="answered")
+    if frame and mapping is not None:
+        tops = sorted({target.partition(".")[0] for target in mapping})
+        step.state.write(entries.node(frame, activity_id), {"ended": "answered", "type": SCHEDULED, "mapped": tops})
 
 
 def _mapped(step: Step, frame: str, mapping: JsonObject, activity_id: str, output: JsonValue) -> tuple[Write, ...]:
@@ -122,27 +128,40 @@ def _mapped(step: Step, frame: str, mapping: JsonObject, activity_id: str, outpu
 
 
 def own_scope(step: Step, frame: str) -> Lookup:
-    """Return the look-up of exactly the frame that is written to."""
-    return lambda path: step.state.variable(frame, path.segments)
+    """Return the look-up of exactly the frame that is written to; it tells of what kind the values are."""
+    return lambda path: step.state.shallow(frame, path.segments)
 
 
-def _write_all(step: Step, frame: str, writes: tuple[Write, ...]) -> None:
+def _write_all(step: Step, frame: str, writes: Iterable[Write]) -> None:
+    """Write what one event sets, within the limit of a resolved result."""
+    left = step.limits.result_bytes
     for write in writes:
-        step.set_variable(frame, write.segments, write.value)
+        data = dumps(write.value)
+        left -= len(data)
+        if left < 0:
+            raise Rejection(
+                "result_too_large",
+                f"the variables to set have more than {step.limits.result_bytes} bytes together; reference less",
+            )
+        step.set_raw_variable(frame, write.segments, data)
 
 
 def end_activity(step: Step, activity_id: str, frame: str, stored: JsonValue | Missing, *, ended: str) -> None:
-    """Close the open requests of an activity; note how it ended where someone may ask."""
-    open_ones = [
-        request
-        for request in step.state.requests.providing(activity_id)
-        if request.type == SCHEDULED and request.frame == frame
-    ]
-    for request in reversed(open_ones):
+    """Close the open requests of an activity; note how it ended where someone may ask.
+
+    An engine runs what was answered `activity.ready`: that ends. Only where none was answered yet, as in a recorded
+    run that is published in one go, a request ends that still waited.
+    """
+    open_ones = [request for request in step.state.requests.giving(frame, activity_id) if request.type == SCHEDULED]
+    outputs = {} if stored is MISSING else {activity_id: stored}
+    for request in [request for request in open_ones if request.sent] or open_ones:
         if not request.sent:
-            skip(step, request, "already_ended", f"{activity_id} ended before its inputs were bound")
-        else:
-            finish(step, request, {} if stored is MISSING else {activity_id: stored}, ended=ended)
+            said: JsonObject = {
+                "code": "already_ended",
+                "message": f"{activity_id} ended before its inputs were bound",
+            }
+            step.answer(request, "node.skipped", said)
+        finish(step, request, outputs, ended=ended)
     entry = entries.node(frame, activity_id)
     if frame or ended != "answered" or step.state.raw(entry) is not None:
         step.state.write(entry, {"ended": ended, "type": SCHEDULED})
@@ -157,13 +176,17 @@ def failed(step: Step, body: JsonObject) -> None:
 
 def fail_activity(step: Step, activity_id: str, frame: str) -> None:
     """End an activity without an output."""
-    step.state.remove_variable(frame, activity_id)
+    step.state.drop_variable(entries.variable(frame, (activity_id,)))
     end_activity(step, activity_id, frame, MISSING, ended="failed")
 
 
 def refuse(step: Step, body: JsonObject, rejection: Rejection) -> None:
-    """Answer what cannot be carried out with `node.failed`: nothing of it is written, references are null."""
+    """Answer what cannot be carried out with `node.failed`: nothing of it is written, references are null.
+
+    Raises `Rejection` where nobody can be answered: it is the node's own name that is wrong.
+    """
     node_id = str(body.get("activity_id") or body["node_id"])
+    check_name(node_id, "the node id", step.limits)
     frame = frame_of(body)
     data: JsonObject = {"node_id": node_id}
     if "activity_id" in body:
@@ -177,23 +200,32 @@ def refuse(step: Step, body: JsonObject, rejection: Rejection) -> None:
         message=rejection.message,
     )
     step.send_answer("node.failed", data)
-    fail_activity(step, node_id, frame)
+    if step.event.type in ENDINGS:
+        fail_activity(step, node_id, frame)
+    else:
+        note_end(step, frame, node_id, step.event.type, "failed", before=step.state.next_number())
+
+
+# -- variables.set
 
 
 def set_variables(step: Step, body: JsonObject) -> None:
-    """Take in `variables.set`; it waits as a request does when it references an outstanding node."""
+    """Take in `variables.set`; it waits for what it references, and for an earlier one that sets the same name."""
     variables = cast("JsonObject", body["variables"])
-    template = parse_template(variables)
+    frame = frame_of(body)
+    names = tuple(dict.fromkeys(parse_target(target, step.limits)[0] for target in variables))
+    earlier = (request for name in names for request in step.state.requests.giving(frame, name)[-1:])
     accept(
         step,
         Asked(
-            type="variables.set",
+            type=SET_VARIABLES,
             node_id="",
-            frame=frame_of(body),
+            frame=frame,
             body=body,
-            references=template.references,
-            provides=tuple(target.partition(".")[0] for target in variables) or ("",),
+            references=template_of(variables).references,
+            provides=names,
         ),
+        also_awaits=[request.key for request in earlier if request.type == SET_VARIABLES],
     )
 
 
@@ -201,12 +233,6 @@ def apply_variables(step: Step, request: Request) -> None:
     """Write the variables of `variables.set`."""
     variables = cast("JsonObject", request.body["variables"])
     writes, reads = plan_mapping(variables, lookup_of(step, request), own_scope(step, request.frame), step.limits)
-    step.check_room(sum(len(dumps(write.value)) for write in writes))
     step.note_reads(reads)
     _write_all(step, request.frame, writes)
-    provided: JsonObject = {}
-    for name in request.provides:
-        value = step.state.variable(request.frame, (name,)) if name else MISSING
-        if value is not MISSING:
-            provided[name] = value
-    finish(step, request, provided)
+    finish(step, request, {})

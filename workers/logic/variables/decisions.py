@@ -2,7 +2,7 @@
 
 from schemas.exact_json import JsonObject, JsonValue
 from schemas.names import check_name
-from workers.logic.variables.activities import after_of
+from workers.logic.variables.awaiting import Asked
 from workers.logic.variables.condition_tree import Condition
 from workers.logic.variables.conditions import (
     Branch,
@@ -13,7 +13,7 @@ from workers.logic.variables.conditions import (
     references_of,
 )
 from workers.logic.variables.open_requests import Request
-from workers.logic.variables.requests import Asked, accept, answer_with, frame_of, lookup_of
+from workers.logic.variables.requests import accept, after_of, answer_with, frame_of, lookup_of
 from workers.logic.variables.step import Step
 
 
@@ -61,4 +61,5 @@ def decide(step: Step, request: Request) -> None:
         operands, reads = evaluation.operands, evaluation.reads
     step.note_reads(reads, request.node_id)
     compared: list[JsonValue] = [operand.as_json() for operand in operands]
+    step.check_result(compared, f"what {request.node_id!r} compared")
     answer_with(step, request, "condition.evaluated", {**said, "operands": compared}, {**said, "done": True})

@@ -10,7 +10,7 @@
 | `n/FRAME/NODE` | how the latest request of a node ended |
 | `q/REQUEST` | an open request as it arrived, or as it was sent |
 | `b/REQUEST/AWAITED` | what the answer of one awaited request gave a request that waits for more |
-| `d/DOMAIN` | the latest open request of an address or scratchpad namespace, and the version last seen there |
+| `d/ADDRESS` | the version of a memory item that the run saw last |
 | `g/FRAME/NODE` | an opened loop |
 | `c` | the `execution.completed` that waits until nothing is outstanding |
 | `e` | how the execution ended: status, output, error |
@@ -21,7 +21,6 @@ Segments are separated by `/`, which stands as `%2F` inside of one (and `%` as `
 A frame is `OUTER[3]>INNER[0]`; in its node ids `%`, `>` and `[` are escaped in the same way.
 """
 
-from collections.abc import Sequence
 from functools import lru_cache
 
 META = "m"
@@ -59,7 +58,7 @@ def split(entry: str) -> list[str]:
 
 
 @lru_cache(maxsize=65536)
-def variable(frame: str, segments: Sequence[str]) -> str:
+def variable(frame: str, segments: tuple[str, ...]) -> str:
     """Return the entry of the variable at `segments` in `frame` (empty: the execution's own scope)."""
     return join("w", frame, *segments) if frame else join("v", *segments)
 
@@ -74,9 +73,9 @@ def loop(frame: str, node_id: str) -> str:
     return join("g", frame, node_id)
 
 
-def domain(name: str) -> str:
-    """Return the entry of an ordering domain: an address, or a scratchpad namespace."""
-    return join("d", name)
+def seen(address: str) -> str:
+    """Return the entry of the version that the run saw last at an address."""
+    return join("d", address)
 
 
 def request(key: str) -> str:

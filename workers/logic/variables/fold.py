@@ -6,10 +6,11 @@ gives the same revisions: `apply` looks at nothing but its arguments.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import cast
 
 from schemas.envelope import Event
 from schemas.errors import Rejection
-from schemas.exact_json import JsonObject, dumps
+from schemas.exact_json import JsonObject, JsonValue, dumps
 from schemas.registry import OUTCOME_TYPES
 from workers.logic.variables import (
     activities,
@@ -22,7 +23,7 @@ from workers.logic.variables import (
 from workers.logic.variables.open_requests import Request
 from workers.logic.variables.requests import settle
 from workers.logic.variables.state import ExecutionState
-from workers.logic.variables.step import Context, Outgoing, Step
+from workers.logic.variables.step import Context, Outgoing, Step, timestamp
 
 Arrival = Callable[[Step, JsonObject], None]
 Run = Callable[[Step, Request], None]
@@ -67,10 +68,10 @@ _RUNS: Mapping[str, Run] = {
 _WITHOUT_NODE = frozenset(
     {"execution.started", "execution.completed", "execution.failed", "execution.cancelled", "variables.set"}
 )
-#: Refusals of a whole event: nobody could be answered, or nothing of it may be kept.
-_REFUSED_WHOLE = frozenset({"name_invalid", "reserved_name", "unknown_parent"})
-#: Refusals of an output that was too large to keep: the original bytes are kept as a dead letter.
-_KEPT_AS_DEAD_LETTER = frozenset({"output_too_large", "store_too_large"})
+#: Refusals of what no node of this execution could be blamed for.
+_REFUSED_WHOLE = frozenset({"unknown_parent"})
+#: Refusals of an output that cannot be kept: the original bytes are kept as a dead letter.
+_KEPT_AS_DEAD_LETTER = frozenset({"output_too_large", "store_too_large", "result_too_large", "too_deep"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +125,7 @@ def _refused(state: ExecutionState, event: Event, context: Context, rejection: R
     step = Step(state, event, context)
     late = state.ended
     activities.refuse(step, event.data, rejection)
-    if rejection.reason in _KEPT_AS_DEAD_LETTER:
+    if event.type in activities.ENDINGS and rejection.reason in _KEPT_AS_DEAD_LETTER:
         step.failure = (rejection.reason, rejection.message)
     return _closed(step, late=late)
 
@@ -134,11 +135,11 @@ def _closed(step: Step, *, late: bool) -> Revision:
     state = step.state
     settle(step, _run)
     lifecycle.complete_if_idle(step)
-    state.set_head(revision=state.revision + 1)
+    revision = state.next_revision()
     if state.ended:
         lifecycle.finalize(step)
     return Revision(
-        revision=state.revision,
+        revision=revision,
         body=dumps(_body(step, late=late)),
         outgoing=tuple(step.outgoing),
         changes=state.keep(),
@@ -161,8 +162,8 @@ def _body(step: Step, *, late: bool) -> JsonObject:
     for name in ("activity_id", "node_id", "iteration"):
         if event.data.get(name):
             cause[name] = event.data[name]
-    body: JsonObject = {"cause": cause, "reads": list(step.reads), "late": late}
+    body: JsonObject = {"cause": cause, "reads": cast("list[JsonValue]", step.reads), "late": late}
     if event.traceparent is not None:
         body["traceparent"] = event.traceparent
-    body["at"] = step.context.now.isoformat()
+    body["at"] = timestamp(step.context.now)
     return body

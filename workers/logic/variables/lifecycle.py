@@ -1,66 +1,65 @@
 """The life of an execution: started, ended when nothing is outstanding, finalized, its parent told."""
 
-from collections.abc import Mapping, Sequence
-from decimal import Decimal
+from collections.abc import Mapping
 from hashlib import sha256
 from typing import cast
 
 from schemas.errors import Rejection
 from schemas.exact_json import JsonObject, JsonValue, dumps
+from schemas.names import check_name
 from topics.catalog import Topic
-from workers.logic.variables import entries, simulation
+from workers.logic.variables import contracts, entries, simulation
 from workers.logic.variables.activities import fail_activity, store_output
-from workers.logic.variables.references import MISSING
+from workers.logic.variables.bodies import template_of
+from workers.logic.variables.head import Status
 from workers.logic.variables.requests import finish, frame_of, skip, start_arrived
-from workers.logic.variables.state import Status
-from workers.logic.variables.step import Step
-from workers.logic.variables.templates import parse_template
+from workers.logic.variables.step import ForkSource, Step
 
 _META_FIELDS = ("workflow", "subjects", "parent", "output_mapping", "contract", "simulation", "forked_from")
-_CONTRACT_TYPES: Mapping[str, tuple[type, ...]] = {
-    "string": (str,),
-    "number": (int, Decimal),
-    "integer": (int,),
-    "boolean": (bool,),
-    "object": (dict,),
-    "array": (list,),
-}
 
 
 def started(step: Step, body: JsonObject) -> None:
     """Open the store, or give the one that an early output opened its input."""
     state = step.state
-    if state.raw(entries.META) is not None:
+    if state.started:
         raise Rejection(
             "already_started",
             f"the execution {state.key.execution_id!r} was started before by another event; "
             "start a new execution under a new id",
         )
-    if body.get("forked_from"):
-        _begin_as_fork(step, cast("JsonObject", body["forked_from"]))
+    fork = _source_of(step, cast("JsonObject", body["forked_from"])) if body.get("forked_from") else None
+    if fork is not None:
+        _begin_with(step, fork)
     workflow = cast("JsonObject", body["workflow"])
     parent = cast("JsonObject | None", body.get("parent"))
     state.write(entries.META, {name: body[name] for name in _META_FIELDS if body.get(name) is not None})
-    state.set_head(
-        status=state.status if state.ended else "running",
-        workflow=str(workflow["name"]),
-        parent_execution_id=None if parent is None else str(parent["execution_id"]),
+    state.start(
+        str(workflow["name"]),
+        None if parent is None else str(parent["execution_id"]),
+        simulated=body.get("simulation") not in (None, False),
     )
-    system = dict(cast("JsonObject", body.get("system") or {}))
-    system["execution_id"] = state.key.execution_id
-    step.set_variable("", ("input",), body.get("input") or {})
-    step.set_variable("", ("system",), system)
-    if body.get("event") is not None:
-        step.set_variable("", ("event",), body["event"])
+    _write_scopes(step, body, forked=fork is not None)
     simulation.seed(step, str(workflow["name"]))
-    broken = _broken_promise(_contract(step, "inputs"), cast("JsonObject", body.get("input") or {}), "input")
+    given = step.state.variable("", ("input",))
+    broken = contracts.broken_promise(_meta(step), "inputs", cast("JsonObject", given))
     start_arrived(step)
-    if broken is not None and not state.ended:
+    if broken is not None:
         end(step, "failed", error={"code": "contract_violated", "message": broken})
 
 
-def _begin_as_fork(step: Step, source: JsonObject) -> None:
-    """Copy another execution's variables as they were; open requests are not copied: nobody would answer them."""
+def _write_scopes(step: Step, body: JsonObject, *, forked: bool) -> None:
+    """Write `input`, `system` and `event`; of what a fork does not say anew it keeps the source's."""
+    system = step.state.variable("", ("system",)) if forked else {}
+    system = {**(system if isinstance(system, dict) else {}), **cast("JsonObject", body.get("system") or {})}
+    system["execution_id"] = step.state.key.execution_id
+    if body.get("input") is not None or not step.state.has_variable("", "input"):
+        step.set_variable("", ("input",), body.get("input") or {})
+    step.set_variable("", ("system",), system)
+    if body.get("event") is not None:
+        step.set_variable("", ("event",), body["event"])
+
+
+def _source_of(step: Step, source: JsonObject) -> ForkSource:
     fork = step.context.fork
     if fork is None or not fork.found:
         raise Rejection(
@@ -68,13 +67,22 @@ def _begin_as_fork(step: Step, source: JsonObject) -> None:
             f"the execution {source['execution_id']!r} has no revision {source['revision']}; "
             "fork an existing revision of the same tenant",
         )
+    return fork
+
+
+def _begin_with(step: Step, fork: ForkSource) -> None:
+    """Copy another execution's variables as they were; what came for the fork before its start stays on top.
+
+    Open requests are not copied: nobody would answer them.
+    """
     state = step.state
-    copied = 0
-    for entry, data in fork.entries.items():
-        if entry.startswith(entries.FORKED_PREFIXES):
-            size = state.write_raw(entry, data)
-            copied += size if entry.startswith(entries.PUBLIC_PREFIXES) else 0
-    state.set_head(store_bytes=state.store_bytes + copied)
+    copied = [entry for entry in fork.entries if entry.startswith(entries.FORKED_PREFIXES) and not state.holds(entry)]
+    # Ancestors first: a variable replaces what overlays it.
+    for entry in sorted(copied, key=lambda entry: (entry.count("/"), entry)):
+        if entry.startswith(entries.PUBLIC_PREFIXES):
+            state.put_variable(entry, fork.entries[entry])
+        else:
+            state.write_raw(entry, fork.entries[entry])
 
 
 def _meta(step: Step) -> JsonObject:
@@ -82,62 +90,51 @@ def _meta(step: Step) -> JsonObject:
     return meta if isinstance(meta, dict) else {}
 
 
-def _contract(step: Step, side: str) -> Sequence[JsonObject]:
-    contract = _meta(step).get("contract")
-    fields = contract.get(side) if isinstance(contract, dict) else None
-    return cast("list[JsonObject]", fields or [])
-
-
-def _broken_promise(fields: Sequence[JsonObject], values: JsonObject, what: str) -> str | None:
-    for field in fields:
-        name = str(field["name"])
-        value = values.get(name)
-        if value is None:
-            if field.get("required"):
-                return f"the contract requires the {what} {name!r}, which is missing"
-            continue
-        expected = _CONTRACT_TYPES.get(str(field["type"]).lower())
-        right = expected is None or (isinstance(value, expected) and (bool in expected or not isinstance(value, bool)))
-        if not right:
-            return (
-                f"the contract says that the {what} {name!r} is a {field['type']}; it is {dumps(value)[:60].decode()}"
-            )
-    return None
-
-
 # -- the end
 
 
 def completed(step: Step, body: JsonObject) -> None:
-    """Complete when nothing is outstanding; until then the event waits in the store."""
-    step.state.write(entries.COMPLETION, {"output": body.get("output")})
+    """Complete when nothing is outstanding; until then the event waits in the store. The first one counts."""
+    if not step.state.ended and step.state.raw(entries.COMPLETION) is None:
+        step.state.write(entries.COMPLETION, {"output": body.get("output")})
 
 
 def complete_if_idle(step: Step) -> None:
-    """Let a waiting `execution.completed` take effect once nothing is outstanding."""
-    waiting = step.state.read(entries.COMPLETION)
-    if waiting is MISSING or step.state.ended or len(step.state.requests):
+    """Let a waiting `execution.completed` take effect once it was started and nothing is outstanding."""
+    state = step.state
+    if state.ended or not state.started or len(state.requests):
         return
-    assert isinstance(waiting, dict)
-    step.state.remove(entries.COMPLETION)
+    waiting = state.read(entries.COMPLETION)
+    if not isinstance(waiting, dict):
+        return
+    meta = _meta(step)
     try:
-        output, reads = parse_template(waiting["output"]).render(step.lookup_in(""), step.limits.result_bytes)
-        step.check_result(output, "the output")
+        output = _rendered(step, waiting["output"], "the output")
+        mapping = meta.get("output_mapping")
+        given = output if mapping is None else _rendered(step, mapping, "the mapped outputs")
     except Rejection as rejection:
         end(step, "failed", error={"code": rejection.reason, "message": rejection.message})
         return
-    step.note_reads(reads)
-    promised = output if isinstance(output, dict) else step.state.all_variables()
-    broken = _broken_promise(_contract(step, "outputs"), promised, "output")
+    promised = given if isinstance(given, dict) else state.all_variables()
+    broken = contracts.broken_promise(meta, "outputs", promised)
     if broken is not None:
         end(step, "failed", output=output, error={"code": "contract_violated", "message": broken})
-    else:
-        end(step, "completed", output=output)
+        return
+    step.given = given if isinstance(given, dict) else {}
+    end(step, "completed", output=output)
+
+
+def _rendered(step: Step, value: JsonValue, what: str) -> JsonValue:
+    rendered, reads = template_of(value).render(step.lookup_in(""), step.limits.result_bytes)
+    step.check_result(rendered, what)
+    step.note_reads(reads)
+    return rendered
 
 
 def failed(step: Step, body: JsonObject) -> None:
     """End at once: waiting requests are skipped, answers that still come are late."""
-    end(step, "failed", error=body.get("error"))
+    step.check_result(body["error"], "the error")
+    end(step, "failed", error=body["error"])
 
 
 def cancelled(step: Step, body: JsonObject) -> None:
@@ -153,14 +150,15 @@ def end(
     error: JsonValue = None,
     reason: JsonValue = None,
 ) -> None:
-    """Give the execution its final status and remember what `execution.finalized` says of it."""
+    """Give the execution its final status and remember what `execution.finalized` says of it; the first end counts."""
     if step.state.ended:
         return
     for request in step.state.requests:
-        if request.type == "activity.scheduled" and request.sent:
+        if not request.sent:
+            why = f"the execution was {status} before the request could run"
+            skip(step, request, "execution_ended", why, ended="abandoned")
+        elif request.type == "activity.scheduled":
             finish(step, request, None, ended="abandoned")
-        elif not request.sent:
-            skip(step, request, "execution_ended", f"the execution was {status} before the request could run")
     step.endings.clear()
     step.runnable.clear()
     step.state.remove(entries.COMPLETION)
@@ -169,17 +167,16 @@ def end(
         said["error"] = error
     if reason is not None:
         said["reason"] = reason
-    step.state.set_head(status=status)
+    step.state.end(status)
     step.state.write(entries.FINAL, said)
     step.ended_now = True
 
 
 def finalize(step: Step) -> None:
     """Say `execution.finalized`: at the end, and again after each late revision."""
-    said = step.state.read(entries.FINAL)
-    assert isinstance(said, dict)
+    said = cast("JsonObject", step.state.read(entries.FINAL))
     data: JsonObject = {**said, "revision": step.state.revision, "late": not step.ended_now}
-    if simulation.settings_of(step.state) is not None:
+    if step.state.simulated:
         data["effects"] = simulation.effects_of(step.state)
     variables = step.state.all_variables()
     encoded = dumps(variables)
@@ -194,39 +191,28 @@ def finalize(step: Step) -> None:
         step.state.key.execution_id,
         step.caused("execution.finalized", "finalized", data),
     )
-    if step.ended_now:
+    # A run that was ended before it was started could not know its parent.
+    if step.ended_now or step.event.type == "execution.started":
         _tell_parent(step, said)
 
 
-def _tell_parent(step: Step, said: JsonObject) -> None:
+def _tell_parent(step: Step, said: Mapping[str, JsonValue]) -> None:
     """Publish `child.completed` to the parent's key: its node gets the mapped outputs, nothing else."""
-    meta = _meta(step)
-    parent = meta.get("parent")
+    parent = _meta(step).get("parent")
     if not isinstance(parent, dict):
         return
-    outputs: JsonValue = said["output"] if isinstance(said["output"], dict) else {}
-    status, error = said["status"], said.get("error")
-    mapping = meta.get("output_mapping")
-    if status == "completed" and mapping is not None:
-        try:
-            outputs, reads = parse_template(mapping).render(step.lookup_in(""), step.limits.result_bytes)
-        except Rejection as rejection:
-            outputs, status, error = {}, "failed", {"code": rejection.reason, "message": rejection.message}
-        else:
-            step.note_reads(reads)
     data: JsonObject = {
         "node_id": parent["node_id"],
         "child_execution_id": step.state.key.execution_id,
-        "status": status,
-        "outputs": outputs if status == "completed" else {},
+        "status": said["status"],
+        "outputs": step.given,
     }
     if parent.get("iteration"):
         data["iteration"] = parent["iteration"]
-    if error is not None:
-        data["error"] = error
+    if said.get("error") is not None:
+        data["error"] = said["error"]
     parent_id = str(parent["execution_id"])
-    event = step.caused("child.completed", "child", data)
-    step.send(Topic.EXECUTION_EVENTS, parent_id, step.addressed_to(event, parent_id))
+    step.send(Topic.EXECUTION_EVENTS, parent_id, step.caused("child.completed", "child", data, subject=parent_id))
 
 
 def child_completed(step: Step, body: JsonObject) -> None:
@@ -238,6 +224,7 @@ def child_completed(step: Step, body: JsonObject) -> None:
             "which was never seen; publish the parent's events first",
         )
     node_id = str(body["node_id"])
+    check_name(node_id, "the parent's node id", step.limits)
     if body["status"] == "completed":
         store_output(step, node_id, frame_of(body), body["outputs"])
     else:

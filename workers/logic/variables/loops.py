@@ -6,14 +6,16 @@ from schemas.errors import Rejection
 from schemas.exact_json import JsonObject, JsonValue, dumps
 from schemas.names import check_name
 from workers.logic.variables import entries
-from workers.logic.variables.activities import SCHEDULED, after_of
+from workers.logic.variables.activities import SCHEDULED
+from workers.logic.variables.awaiting import Asked
 from workers.logic.variables.open_requests import Request
-from workers.logic.variables.references import MISSING, Lookup, Missing, Path, Reference, descend
-from workers.logic.variables.requests import Asked, accept, answer_with, finish, frame_of, lookup_of
+from workers.logic.variables.references import MISSING, Lookup, Missing, Path, Read, Reference, descend
+from workers.logic.variables.requests import accept, after_of, answer_with, finish, frame_of, lookup_of
 from workers.logic.variables.step import Step
 from workers.logic.variables.templates import Template, parse_template
 
 DEFAULT_OUTPUT_VARIABLE = "parallel_results"
+_CLOSED_LOOP = "foreach.close"
 
 
 def join_asked(step: Step, body: JsonObject) -> None:
@@ -31,7 +33,7 @@ def join_asked(step: Step, body: JsonObject) -> None:
             body=body,
             references=tuple(Reference((path,)) for path in _branches(body)),
             after=after_of(body),
-            provides=(node_id, variable),
+            provides=tuple(dict.fromkeys((node_id, variable))),
         ),
     )
 
@@ -48,12 +50,13 @@ def join(step: Step, request: Request) -> None:
         value = lookup(path)
         results[path.segments[0]] = None if value is MISSING else value
     step.check_result(results, "the joined branches")
-    variable = request.provides[1]
-    step.set_variable(request.frame, (variable,), results)
-    step.set_last_output({"frame": request.frame, "name": variable})
+    variable = request.provides[-1]
+    if not request.superseded:
+        step.set_variable(request.frame, (variable,), results)
+        step.set_last_output({"frame": request.frame, "name": variable})
     data: JsonObject = {"output_variable": variable, "results": results}
     step.answer(request, "parallel.joined", data)
-    finish(step, request, {variable: results, request.node_id: {"done": True}})
+    finish(step, request, {variable: results})
 
 
 # -- ForEach
@@ -65,10 +68,9 @@ def open_asked(step: Step, body: JsonObject) -> None:
     item_variable = str(body["item_variable"])
     check_name(node_id, "the node id", step.limits)
     check_name(item_variable, "the item variable", step.limits)
-    outside = tuple(
-        reference
+    mapped = (
+        tuple(path for path in reference.paths if path.segments[0] != item_variable)
         for reference in _inputs(body).references
-        if any(path.segments[0] != item_variable for path in reference.paths)
     )
     accept(
         step,
@@ -77,7 +79,10 @@ def open_asked(step: Step, body: JsonObject) -> None:
             node_id=node_id,
             frame=frame_of(body),
             body=body,
-            references=(*parse_template(body["collection"]).references, *outside),
+            references=(
+                *parse_template(body["collection"]).references,
+                *(Reference((path,)) for outside in mapped for path in outside),
+            ),
             after=after_of(body),
         ),
     )
@@ -92,20 +97,20 @@ def open_loop(step: Step, request: Request) -> None:
     body = request.body
     lookup = lookup_of(step, request)
     collection, reads = parse_template(body["collection"]).render(lookup, step.limits.result_bytes)
-    step.note_reads(reads, request.node_id)
     if not isinstance(collection, list):
         shown = dumps(collection)[:60].decode(errors="replace")
         raise Rejection("collection_invalid", f"the collection of {request.node_id!r} is {shown}; reference a list")
     item_variable = str(body["item_variable"])
     inputs = _inputs(body)
+    all_reads: dict[Read, None] = dict.fromkeys(reads)
     items: list[JsonValue] = []
     for index, item in enumerate(collection):
         bound, item_reads = inputs.render(_with_item(lookup, item_variable, item), step.limits.result_bytes)
-        if index == 0:
-            step.note_reads(item_reads, request.node_id)
+        all_reads.update(dict.fromkeys(item_reads))
         items.append({"index": index, "item": item, "inputs": bound})
     step.check_result(items, f"the items of {request.node_id!r}")
-    _clear_former_iterations(step, request)
+    step.note_reads(tuple(all_reads), request.node_id)
+    _clear_iterations(step, request.frame, request.node_id)
     for index, item in enumerate(collection):
         step.set_variable(entries.inner_frame(request.frame, request.node_id, index), (item_variable,), item)
     step.state.write(entries.loop(request.frame, request.node_id), {"count": len(collection)})
@@ -120,23 +125,22 @@ def _with_item(lookup: Lookup, item_variable: str, item: JsonValue) -> Lookup:
     return with_item
 
 
-def _clear_former_iterations(step: Step, request: Request) -> None:
-    """Empty a loop that is opened again: results of the time before must not flow into this one."""
-    former = step.state.read(entries.loop(request.frame, request.node_id))
+def _clear_iterations(step: Step, frame: str, node_id: str) -> None:
+    """Empty a loop that is opened again: nothing of the time before may flow into this one."""
+    former = step.state.read(entries.loop(frame, node_id))
     count = cast("int", former["count"]) if isinstance(former, dict) else 0
     for index in range(count):
-        frame = entries.inner_frame(request.frame, request.node_id, index)
-        for node_id, _ in list(step.state.nodes_of(frame)):
-            step.state.remove(entries.node(frame, node_id))
-            step.state.remove_variable(frame, node_id)
+        inner = entries.inner_frame(frame, node_id, index)
+        for nested in step.state.loops_of(inner):
+            _clear_iterations(step, inner, nested)
+        step.state.clear_frame(inner)
 
 
 def close_asked(step: Step, body: JsonObject) -> None:
     """Take in `foreach.close`: it waits for everything outstanding in the loop's iterations."""
     node_id = str(body["node_id"])
+    check_name(node_id, "the node id", step.limits)
     frame = frame_of(body)
-    inside = entries.inner_frame(frame, node_id, 0).removesuffix("0]")
-    awaited = tuple(request.key for request in step.state.requests if request.frame.startswith(inside))
     accept(
         step,
         Asked(
@@ -147,21 +151,25 @@ def close_asked(step: Step, body: JsonObject) -> None:
             references=(Reference((Path((node_id,)),)),),
             after=after_of(body),
         ),
-        also_awaits=awaited,
+        also_awaits=step.state.requests.in_loop(entries.loop_frames(frame, node_id)),
     )
 
 
 def close_loop(step: Step, request: Request) -> None:
-    """Answer with the results by index: the body's output, or an object by activity where it has several."""
+    """Answer with the results by index: the body's output, or an object by activity where it has several.
+
+    What an iteration inherited does not count. A body without activities gives the results of the loops in it.
+    """
     opened = step.state.read(entries.loop(request.frame, request.node_id))
     if not isinstance(opened, dict):
         raise Rejection("loop_unknown", f"the loop {request.node_id!r} was never opened; send foreach.open first")
     frames = [
         entries.inner_frame(request.frame, request.node_id, index) for index in range(cast("int", opened["count"]))
     ]
-    outputs = [_outputs_of(step, frame) for frame in frames]
-    activity_ids = {activity_id for output in outputs for activity_id in output}
-    several = len(activity_ids) > 1
+    outputs = [_outputs_of(step, frame, SCHEDULED) for frame in frames]
+    if not any(outputs):
+        outputs = [_outputs_of(step, frame, _CLOSED_LOOP) for frame in frames]
+    several = len({node_id for output in outputs for node_id in output}) > 1
     results: list[JsonValue] = [
         (output or None) if several else next(iter(output.values()), None) for output in outputs
     ]
@@ -169,12 +177,22 @@ def close_loop(step: Step, request: Request) -> None:
     answer_with(step, request, "foreach.closed", {"results": results}, {"results": results, "done": True})
 
 
-def _outputs_of(step: Step, frame: str) -> JsonObject:
-    """Return what the activities of one iteration gave themselves; nothing that it merely inherited."""
+def _outputs_of(step: Step, frame: str, type_: str) -> JsonObject:
+    """Return what the nodes of a type gave in one iteration, by node id."""
     found: JsonObject = {}
     for node_id, ended in step.state.nodes_of(frame):
-        if ended["type"] != SCHEDULED or ended["ended"] != "answered":
-            continue
-        value = step.state.variable(frame, (node_id,))
-        found[node_id] = None if value is MISSING else value
+        if ended["type"] == type_ and ended["ended"] == "answered":
+            found[node_id] = _output_of(step, frame, node_id, ended)
     return found
+
+
+def _output_of(step: Step, frame: str, node_id: str, ended: JsonObject) -> JsonValue:
+    """Return a node's output; where it was mapped, the variables that the mapping set."""
+    if "mapped" in ended:
+        names = cast("list[str]", ended["mapped"])
+        mapped = {name: step.state.variable(frame, (name,)) for name in names}
+        return {name: value for name, value in mapped.items() if value is not MISSING}
+    value = step.state.variable(frame, (node_id,))
+    if value is MISSING:
+        return None
+    return value["results"] if ended["type"] == _CLOSED_LOOP and isinstance(value, dict) else value

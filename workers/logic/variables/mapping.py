@@ -11,8 +11,8 @@ from schemas.errors import Rejection
 from schemas.exact_json import JsonValue
 from schemas.limits import DEFAULT_LIMITS, Limits
 from schemas.names import check_name, check_spelling
-from workers.logic.variables.references import MISSING, Lookup, Missing, Path, Read, descend
-from workers.logic.variables.templates import parse_template
+from workers.logic.variables.bodies import template_of
+from workers.logic.variables.references import MISSING, Lookup, Path, Read
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ def plan_mapping(
     Raises `Rejection`: `name_invalid`, `reserved_name` (a target), `targets_overlap` (one target
     holds another), `target_not_an_object`, `template_invalid`, `result_too_large`.
     """
-    template = parse_template(dict(mapping))
+    template = template_of(dict(mapping))
     targets = _planned_targets(mapping, current, limits)
     rendered, reads = template.render(lookup, limits.result_bytes)
     assert isinstance(rendered, dict)
@@ -52,13 +52,8 @@ def plan_values(values: Mapping[str, JsonValue], current: Lookup, limits: Limits
 def _planned_targets(names: Collection[str], current: Lookup, limits: Limits) -> list[tuple[str, tuple[str, ...]]]:
     targets = [(target, parse_target(target, limits)) for target in names]
     _check_overlap([segments for _, segments in targets])
-    tops: dict[str, JsonValue | Missing] = {}
     for target, segments in targets:
-        if len(segments) > 1:
-            top = segments[0]
-            if top not in tops:
-                tops[top] = current(Path((top,)))
-            _check_way(target, segments, tops[top])
+        _check_way(target, segments, current)
     return targets
 
 
@@ -82,9 +77,9 @@ def _check_overlap(targets: Collection[tuple[str, ...]]) -> None:
             )
 
 
-def _check_way(target: str, segments: tuple[str, ...], top: JsonValue | Missing) -> None:
+def _check_way(target: str, segments: tuple[str, ...], current: Lookup) -> None:
     for depth in range(1, len(segments)):
-        value = top if top is MISSING else descend(top, segments[1:depth])
+        value = current(Path(segments[:depth]))
         if value is MISSING or value is None:
             return
         if not isinstance(value, dict):

@@ -2,44 +2,50 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from decimal import Decimal
 from typing import cast
 
-from schemas.address import Address, Scope, format_address
+from schemas.address import Scope
 from schemas.envelope import Event
 from schemas.errors import Rejection
 from schemas.exact_json import JsonObject, JsonValue
 from schemas.names import check_name
 from topics.catalog import Topic
+from workers.logic.memory.commands import item_address
+from workers.logic.memory.conversations import record_address, records_address
 from workers.logic.variables import entries, simulation
-from workers.logic.variables.activities import after_of
+from workers.logic.variables.awaiting import Asked
+from workers.logic.variables.bodies import template_of
 from workers.logic.variables.open_requests import Request
-from workers.logic.variables.references import MISSING
 from workers.logic.variables.requests import (
-    Asked,
     accept,
+    after_of,
     answer_with,
     fail,
     frame_of,
-    latest_in_domain,
     lookup_of,
-    open_request,
+    sent,
     skip,
+    wait_for_turn,
 )
-from workers.logic.variables.step import SOURCE, Step
-from workers.logic.variables.templates import parse_template
+from workers.logic.variables.step import SOURCE, Step, timestamp
+from workers.logic.variables.templates import Template, as_text
 
 _NOT_SENT = frozenset({"node_id", "iteration", "after"})
 _NOT_PORTS = frozenset({"command_id", "command_source", "address"})
+_LIST_RECORDS = "conversation.get_all"
+_CHANGING_RECORDS = frozenset({"conversation.add", "conversation.delete"})
 _WORKFLOW_GLOBAL = "workflow-global"
 #: Outcomes after which the run knows the item's version (design 2.4, `read_version`).
 _SEEN = frozenset({"memory.found", "memory.missing", "memory.written", "memory.updated"})
+#: A version of more digits is none: the memory worker refuses it by name.
+_VERSION_DIGITS = 18
 
 
 def asked(step: Step, body: JsonObject) -> None:
     """Take in a memory or conversation request."""
     node_id = str(body["node_id"])
     check_name(node_id, "the node id", step.limits)
-    template = parse_template(_fields(body))
     is_conversation = step.event.type.startswith("conversation.")
     needs_start = is_conversation or body.get("scope") == "workflow" or isinstance(body.get("subject"), str)
     accept(
@@ -49,22 +55,29 @@ def asked(step: Step, body: JsonObject) -> None:
             node_id=node_id,
             frame=frame_of(body),
             body=body,
-            references=template.references,
+            references=_template(body).references,
             after=after_of(body),
             domain=_domain_on_arrival(step, body, needs_start=needs_start),
             needs_start=needs_start,
         ),
+        also_awaits=_records_being_changed(step) if step.event.type == _LIST_RECORDS else (),
     )
 
 
-def _fields(body: Mapping[str, JsonValue]) -> JsonObject:
-    return {name: value for name, value in body.items() if name not in _NOT_SENT}
+def _records_being_changed(step: Step) -> list[str]:
+    """Return the open requests that a list of all records comes after, as it does in the run's own order."""
+    return [request.key for request in step.state.requests if request.type in _CHANGING_RECORDS]
+
+
+def _template(body: Mapping[str, JsonValue]) -> Template:
+    return template_of({name: value for name, value in body.items() if name not in _NOT_SENT})
 
 
 def _domain_on_arrival(step: Step, body: JsonObject, *, needs_start: bool) -> str | None:
     """Return the ordering domain when it is known before anything is bound: then order holds from now on."""
-    named = {name: body.get(name) for name in ("id", "key", "subject")}
-    if parse_template(named).references or (needs_start and not step.state.started):
+    if needs_start and not step.state.started:
+        return None
+    if template_of([body.get("id"), body.get("key"), body.get("subject")]).references:
         return None
     try:
         return _address_of(step, step.event.type, body)
@@ -78,32 +91,40 @@ def _meta(step: Step) -> JsonObject:
 
 
 def _address_of(step: Step, type_: str, fields: Mapping[str, JsonValue]) -> str:
-    tenant = step.state.key.tenant
+    tenant, workflow = step.state.key.tenant, step.state.workflow
+    if type_ == _LIST_RECORDS:
+        return records_address(tenant, str(workflow))
     if type_.startswith("conversation."):
-        record = fields.get("id")
-        return format_address(
-            Address(tenant, "workflow", step.state.workflow, "conversation", _text(record), "messages")
-        )
+        return record_address(tenant, str(workflow), _text(fields.get("id"), "the conversation's id"))
     subject = _subject_of(step, fields)
-    kind, item_id = (None, None) if isinstance(subject, str) else (str(subject["kind"]), _text(subject["id"]))
-    shared = fields["scope"] == "shared"
-    workflow = None if shared else step.state.workflow
-    scope: Scope = "shared" if shared else "workflow"
-    return format_address(Address(tenant, scope, workflow, kind, item_id, _text(fields["key"]) or ""))
+    scope: Scope = "shared" if fields["scope"] == "shared" else "workflow"
+    return item_address(
+        tenant,
+        scope=scope,
+        workflow=None if scope == "shared" else workflow,
+        subject=None if isinstance(subject, str) else (str(subject["kind"]), str(subject["id"])),
+        key=_text(fields["key"], "the key"),
+    )
 
 
-def _text(value: JsonValue) -> str | None:
-    """Return an id as text; a reference may have given a number."""
-    return None if value is None else str(value)
+def _text(value: JsonValue, what: str) -> str:
+    """Return a part of an address as text; a reference may have given a number, never nothing or an object."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, int | Decimal):
+        return as_text(value)
+    came = "null" if value is None else "a list or an object"
+    raise Rejection("address_invalid", f"{what} came out as {came}; reference a text or a number")
 
 
 def _subject_of(step: Step, fields: Mapping[str, JsonValue]) -> JsonObject | str:
-    """Resolve a kind to the run's subject of that kind. Raises `Rejection` (`subject_unknown`)."""
+    """Resolve a kind to the run's subject of that kind. Raises `Rejection` (`subject_unknown`, `address_invalid`)."""
     subject = fields.get("subject")
     if isinstance(subject, dict):
-        if subject.get("id") is None:
-            raise Rejection("subject_unknown", f"the subject's id came out null: {subject.get('kind')!r}")
-        return {"kind": subject["kind"], "id": _text(subject["id"])}
+        return {
+            "kind": _text(subject.get("kind"), "the subject's kind"),
+            "id": _text(subject.get("id"), "the subject's id"),
+        }
     if subject == _WORKFLOW_GLOBAL:
         return _WORKFLOW_GLOBAL
     subjects = cast("list[JsonObject]", _meta(step).get("subjects") or [])
@@ -115,18 +136,21 @@ def _subject_of(step: Step, fields: Mapping[str, JsonValue]) -> JsonObject | str
 
 
 def run(step: Step, request: Request) -> None:
-    """Send the command, now that everything it needs is known."""
-    template = parse_template(_fields(request.body))
+    """Send the command, now that everything it needs is known; a simulated run answers it itself."""
+    template = _template(request.body)
     rendered, reads = template.render(lookup_of(step, request), step.limits.result_bytes)
+    step.check_result(rendered, f"the request of {request.node_id!r}")
     fields = cast("JsonObject", rendered)
     _check_workflow(step, fields)
-    address = _address_of(step, request.type, fields)
-    if request.domain != address:
-        previous = latest_in_domain(step, address)
-        if previous is not None and previous != request.key:
-            _queue_behind(step, request, address, previous)
+    address = request.domain
+    if address is None:
+        address = _address_of(step, request.type, fields)
+        is_free = step.state.requests.first_in(address) is None
+        request = replace(request, domain=address, turn=step.state.next_number())
+        step.state.open_request(request)
+        if not is_free:
+            wait_for_turn(step, request, template.references)
             return
-        request = replace(request, domain=address)
     step.note_reads(reads, request.node_id)
     if _lost_its_version(request, fields):
         skip(
@@ -134,12 +158,12 @@ def run(step: Step, request: Request) -> None:
         )
         return
     command = _command(step, request, fields, address)
-    if simulation.settings_of(step.state) is not None:
+    if step.state.simulated:
         decided = simulation.answer(step, request, command)
         _apply_outcome(step, request, decided.type, decided.data)
         return
     step.send(Topic.MEMORY_COMMANDS, address, command)
-    open_request(step, replace(request, sent=True, bindings={}, body=_kept(request)))
+    sent(step, request)
 
 
 def _check_workflow(step: Step, fields: JsonObject) -> None:
@@ -149,24 +173,6 @@ def _check_workflow(step: Step, fields: JsonObject) -> None:
             "workflow_mismatch",
             f"the request names the workflow {named!r}, the run is of {step.state.workflow!r}; leave the field out",
         )
-
-
-def _kept(request: Request) -> JsonObject:
-    """Return what the answer still needs of the request's body."""
-    return {name: request.body[name] for name in ("node_id", "iteration") if name in request.body}
-
-
-def _queue_behind(step: Step, request: Request, address: str, previous: str) -> None:
-    """Only now is the address known, and an earlier request on it is unanswered: keep what was found, and wait."""
-    lookup = lookup_of(step, request)
-    bindings: dict[str, JsonValue] = {}
-    for reference in parse_template(_fields(request.body)).references:
-        for path in reference.paths:
-            value = lookup(path)
-            if value is not MISSING:
-                bindings[str(path)] = value
-    waiting = replace(request, domain=address, awaits={previous: ()}, bindings=bindings, waited=True)
-    open_request(step, waiting)
 
 
 def _lost_its_version(request: Request, fields: JsonObject) -> bool:
@@ -182,17 +188,17 @@ def _command(step: Step, request: Request, fields: JsonObject, address: str) -> 
         if data["scope"] == "shared":
             data.pop("workflow")
         data["subject"] = _subject_of(step, fields)
-        data["key"] = _text(fields["key"])
+        data["key"] = _text(fields["key"], "the key")
         _complete_write(step, request, data, address)
     elif "id" in data:
-        data["id"] = _text(data["id"])
+        data["id"] = _text(data["id"], "the conversation's id")
     return Event(
         id=request.key,
         source=SOURCE,
         type=request.type,
         subject=step.state.key.execution_id,
         tenant=step.state.key.tenant,
-        time=step.context.now.isoformat(),
+        time=timestamp(step.context.now),
         traceparent=request.traceparent,
         data=data,
     )
@@ -201,8 +207,8 @@ def _command(step: Step, request: Request, fields: JsonObject, address: str) -> 
 def _complete_write(step: Step, request: Request, data: JsonObject, address: str) -> None:
     """Fill in who writes, and what the run last saw there."""
     version = data.get("expected_version")
-    if isinstance(version, str) and version.strip().isdigit():
-        data["expected_version"] = int(version)
+    if isinstance(version, str) and (digits := version.strip()).isascii() and digits.isdigit():
+        data["expected_version"] = int(digits) if len(digits) <= _VERSION_DIGITS else version
     writer: JsonObject = {
         "execution_id": step.state.key.execution_id,
         "workflow": step.state.workflow,
@@ -212,9 +218,10 @@ def _complete_write(step: Step, request: Request, data: JsonObject, address: str
     if isinstance(user, str):
         writer["user_id"] = user
     data["writer"] = writer
-    known = step.state.read(entries.domain(address))
-    if request.type in ("memory.write", "memory.update") and isinstance(known, dict) and "seen" in known:
-        data["read_version"] = known["seen"]
+    if request.type in ("memory.write", "memory.update"):
+        seen = step.state.read(entries.seen(address))
+        if isinstance(seen, int):
+            data["read_version"] = seen
 
 
 def outcome(step: Step) -> bool:
@@ -233,21 +240,19 @@ def _apply_outcome(step: Step, request: Request, outcome_type: str, body: JsonOb
         fail(step, request, Rejection(str(body["code"]), str(body["message"])))
         return
     if outcome_type in _SEEN and request.domain is not None:
-        _remember_seen(step, request.domain, 0 if outcome_type == "memory.missing" else body["version"])
-    outputs: JsonObject = {name: value for name, value in body.items() if name not in _NOT_PORTS}
+        version = 0 if outcome_type == "memory.missing" else body["version"]
+        step.state.write(entries.seen(request.domain), version)
     match outcome_type:
         case "memory.missing":
-            outputs = {"missing": True, "version": 0}
+            outputs: JsonObject = {"missing": True, "version": 0}
         case "memory.conflicted":
             outputs = {"conflict": True, "current_version": body["current_version"]}
+        case _:
+            outputs = {name: value for name, value in body.items() if name not in _NOT_PORTS}
     outputs["done"] = True
+    mark = step.mark()
     try:
         answer_with(step, request, "node.answered", {"outputs": outputs}, outputs)
     except Rejection as rejection:
+        step.rollback(mark)
         fail(step, request, rejection)
-
-
-def _remember_seen(step: Step, address: str, version: JsonValue) -> None:
-    entry = entries.domain(address)
-    known = step.state.read(entry)
-    step.state.write(entry, {**(known if isinstance(known, dict) else {}), "seen": version})

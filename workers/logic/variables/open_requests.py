@@ -1,47 +1,58 @@
-"""Requests that are not answered yet: what they wait for, and which of them provides a name."""
+"""The requests that are not answered yet, and how they are found: by place, by what they await, by turn.
 
-from collections.abc import Iterable, Iterator, Mapping
+Each index keeps its requests in order, oldest first; none of them is searched from end to end.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import takewhile
 from typing import Final, cast
 
-from schemas.exact_json import JsonObject, JsonValue, loads
+from schemas.exact_json import JsonObject, dumps, loads
+from workers.logic.variables import entries
 
 #: Awaited like a request: `execution.started`.
 START: Final = "start"
+_Keys = dict[str, None]
+_NONE: Final[_Keys] = {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """A request that is not answered yet.
+    """One request as it arrived, or as it was sent.
 
     `awaits` maps the key of another open request (or `START`) to the paths that its answer binds; `gates` maps
-    it to the port that must be among its outputs (empty: it must end well). `bindings` holds what was known on
-    arrival.
+    it to the `after` texts (`NODE` or `NODE.PORT`) that must then hold. `bindings` is what was known on arrival.
     """
 
     key: str
     number: int
     type: str
-    provides: tuple[str, ...]
+    #: The node and variables that its answer gives.
+    provides: tuple[str, ...] = ()
     node_id: str = ""
     frame: str = ""
     body: JsonObject = field(default_factory=dict)
-    #: The address or scratchpad namespace in whose order the request runs.
+    #: The memory address or scratchpad namespace in whose order the request runs, and its place in that order.
     domain: str | None = None
+    turn: int = 0
     awaits: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    gates: Mapping[str, str] = field(default_factory=dict)
-    bindings: Mapping[str, JsonValue] = field(default_factory=dict)
-    #: It could not run on arrival: its paths are in `bindings`, the present store is not asked.
+    gates: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    bindings: JsonObject = field(default_factory=dict)
+    #: It could not run on arrival: its paths are bound, the present store is not asked.
     waited: bool = False
+    #: Its command or its inputs went out: it waits for an answer from outside.
     sent: bool = False
+    #: A later request of the same node was answered before it: its answer does not count for the node any more.
+    superseded: bool = False
     event_id: str = ""
     source: str = ""
     traceparent: str | None = None
 
     @property
-    def is_bound(self) -> bool:
-        """Nothing is awaited any more."""
-        return not (self.awaits or self.gates)
+    def awaited(self) -> list[str]:
+        """Return the keys of all that the request waited for when it arrived."""
+        return [*self.awaits, *(key for key in self.gates if key not in self.awaits)]
 
     def fields(self) -> dict[str, object]:
         """Return the fields as the request's entry holds them: empty ones are left out."""
@@ -51,52 +62,164 @@ class Request:
     def from_json(cls, data: bytes) -> "Request":
         """Read what `fields` gave."""
         fields = cast("dict[str, object]", loads(data))
-        awaits = cast("dict[str, list[str]]", fields.pop("awaits", {}))
-        fields["awaits"] = {key: tuple(paths) for key, paths in awaits.items()}
-        fields["provides"] = tuple(cast("list[str]", fields["provides"]))
+        for name in ("awaits", "gates"):
+            texts = cast("dict[str, list[str]]", fields.get(name, {}))
+            fields[name] = {key: tuple(values) for key, values in texts.items()}
+        fields["provides"] = tuple(cast("list[str]", fields.get("provides", ())))
         return cls(**fields)  # type: ignore[arg-type]
 
 
-class OpenRequests:
-    """The open requests, oldest first, found by what they provide and by what they wait for."""
+@dataclass(slots=True)
+class Waiting:
+    """What a request still waits for, what is bound so far, and how many answers are kept for it."""
 
-    def __init__(self, requests: Iterable[Request]) -> None:
+    left: _Keys
+    bound: JsonObject
+    answers: int = 0
+    answer_bytes: int = 0
+
+
+class OpenRequests:
+    """The open requests of one execution."""
+
+    def __init__(self) -> None:
         self._by_key: dict[str, Request] = {}
-        self._by_name: dict[str, dict[str, None]] = {}
-        self._waiters: dict[str, dict[str, None]] = {}
-        for request in sorted(requests, key=lambda request: request.number):
-            self.put(request)
+        self._by_place: dict[tuple[str, str], _Keys] = {}
+        self._by_domain: dict[str, _Keys] = {}
+        self._in_loop: dict[str, _Keys] = {}
+        self._waiters: dict[str, _Keys] = {}
+        self._waiting: dict[str, Waiting] = {}
 
     def __len__(self) -> int:
         return len(self._by_key)
 
     def __iter__(self) -> Iterator[Request]:
-        return iter(list(self._by_key.values()))
+        return iter(sorted(self._by_key.values(), key=_number))
 
     def get(self, key: str) -> Request | None:
         """Return the open request of that key."""
         return self._by_key.get(key)
 
-    def put(self, request: Request) -> None:
-        """Add a request, or replace what is known of it."""
-        self._by_key[request.key] = request
-        for name in request.provides:
-            self._by_name.setdefault(name, {})[request.key] = None
-        for awaited in (*request.awaits, *request.gates):
-            self._waiters.setdefault(awaited, {})[request.key] = None
+    # -- changing them
+
+    def put(self, request: Request, answers: Mapping[str, JsonObject] | None = None) -> None:
+        """Add a request, or replace what is known of it; `answers` are those it has had already, by awaited key."""
+        key = request.key
+        before = self._by_key.get(key)
+        self._by_key[key] = request
+        for index, group, order in self._groups(request):
+            keys = index.setdefault(group, {})
+            if key not in keys:
+                self._insert(keys, request, order)
+        if before is not None and before.awaits is request.awaits:
+            return  # what it waits for is as it was, and so are the answers that it has had
+        self._stop_waiting(key)
+        if request.awaits or request.gates:
+            waiting = self._waiting[key] = Waiting(dict.fromkeys(request.awaited), dict(request.bindings))
+            for awaited in waiting.left:
+                self._waiters.setdefault(awaited, {})[key] = None
+            for awaited, bound in (answers or {}).items():
+                self.take_answer(key, awaited, bound)
+                self.count_answer(key, len(dumps(bound)))
 
     def drop(self, key: str) -> None:
-        """Remove a request."""
+        """Remove a request, if it is there."""
         request = self._by_key.pop(key, None)
-        for name in request.provides if request is not None else ():
-            self._by_name[name].pop(key, None)
+        if request is None:
+            return
+        self._stop_waiting(key)
+        for index, group, _ in self._groups(request):
+            _discard(index, group, key)
 
-    def providing(self, name: str) -> Iterator[Request]:
-        """Return the requests that will provide `name`, latest first."""
-        for key in reversed(self._by_name.get(name, {})):
-            yield self._by_key[key]
+    def take_answer(self, key: str, awaited: str, bound: JsonObject) -> None:
+        """Note what the waiting request `key` got from the answer of `awaited`."""
+        waiting = self._waiting[key]
+        waiting.left.pop(awaited, None)
+        waiting.bound.update(bound)
+        _discard(self._waiters, awaited, key)
 
-    def pop_waiting_for(self, key: str) -> list[Request]:
-        """Return the requests that wait for `key`, oldest first, and forget that they do."""
-        found = [self._by_key[waiter] for waiter in self._waiters.pop(key, ()) if waiter in self._by_key]
-        return sorted(found, key=lambda request: request.number)
+    def count_answer(self, key: str, size: int) -> int:
+        """Count an answer that is kept for the waiting request `key`; return the bytes of all of them."""
+        waiting = self._waiting[key]
+        waiting.answers += 1
+        waiting.answer_bytes += size
+        return waiting.answer_bytes
+
+    def _stop_waiting(self, key: str) -> None:
+        waiting = self._waiting.pop(key, None)
+        for awaited in waiting.left if waiting is not None else ():
+            _discard(self._waiters, awaited, key)
+
+    def _groups(self, request: Request) -> Iterator[tuple[dict[object, _Keys], object, "Callable[[Request], int]"]]:
+        for name in request.provides:
+            yield cast("dict[object, _Keys]", self._by_place), (request.frame, name), _number
+        if request.domain is not None:
+            yield cast("dict[object, _Keys]", self._by_domain), request.domain, _turn
+        for frame in entries.outward(request.frame)[:-1]:
+            yield cast("dict[object, _Keys]", self._in_loop), frame[: frame.rindex("[") + 1], _number
+
+    def _insert(self, keys: _Keys, request: Request, order: Callable[[Request], int]) -> None:
+        last = next(reversed(keys), None)
+        keys[request.key] = None
+        if last is not None and order(self._by_key[last]) > order(request):
+            in_order = sorted(keys, key=lambda key: order(self._by_key[key]))
+            keys.clear()
+            keys.update(dict.fromkeys(in_order))
+
+    # -- finding them
+
+    def latest(self, frame: str, name: str) -> Request | None:
+        """Return the latest request that will give `name` in exactly this frame."""
+        for key in reversed(self._by_place.get((frame, name), _NONE)):
+            if not self._by_key[key].superseded:
+                return self._by_key[key]
+        return None
+
+    def giving(self, frame: str, name: str, *, before: int | None = None) -> list[Request]:
+        """Return the requests that give `name` in exactly this frame, or those of them numbered `before` another."""
+        requests = (self._by_key[key] for key in self._by_place.get((frame, name), _NONE))
+        return list(requests if before is None else takewhile(lambda request: request.number < before, requests))
+
+    def first_in(self, domain: str) -> Request | None:
+        """Return the request whose turn it is at an address or in a namespace."""
+        key = next(iter(self._by_domain.get(domain, _NONE)), None)
+        return None if key is None else self._by_key[key]
+
+    def in_domain(self, domain: str) -> list[str]:
+        """Return the keys of the requests at an address or in a namespace, in their order."""
+        return list(self._by_domain.get(domain, _NONE))
+
+    def in_loop(self, loop_frames: str) -> list[str]:
+        """Return the keys of the requests in all iterations of a loop, and in the loops within them."""
+        return list(self._in_loop.get(loop_frames, _NONE))
+
+    def waiting_for(self, awaited: str) -> list[Request]:
+        """Return the requests that wait for `awaited`."""
+        return sorted((self._by_key[key] for key in self._waiters.get(awaited, _NONE)), key=_number)
+
+    def waiting(self, key: str) -> Waiting | None:
+        """Return what a request still waits for; None when it never had to wait for an answer."""
+        return self._waiting.get(key)
+
+    def may_run(self, request: Request) -> bool:
+        """Tell whether everything is answered that the request waited for, and it is its turn."""
+        waiting = self._waiting.get(request.key)
+        if waiting is not None and waiting.left:
+            return False
+        return request.domain is None or next(iter(self._by_domain[request.domain])) == request.key
+
+
+def _number(request: Request) -> int:
+    return request.number
+
+
+def _turn(request: Request) -> int:
+    return request.turn
+
+
+def _discard(index: "dict[object, _Keys] | dict[str, _Keys]", group: object, key: str) -> None:
+    keys = cast("dict[object, _Keys]", index).get(group)
+    if keys is not None:
+        keys.pop(key, None)
+        if not keys:
+            del cast("dict[object, _Keys]", index)[group]

@@ -4,39 +4,28 @@ A request awaits others by their keys, not by node ids: what was known on its ar
 awaited is filled from that very request's answer, however often the node is asked again in between.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from typing import TypeAlias
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 
 from schemas.errors import Rejection
 from schemas.exact_json import JsonObject, JsonValue
 from workers.logic.variables import entries
+from workers.logic.variables.awaiting import (
+    OPEN_LOOP,
+    Asked,
+    LookupPath,
+    awaits_of,
+    closed_gate,
+    gates_of,
+    known_values,
+)
 from workers.logic.variables.open_requests import START, Request
 from workers.logic.variables.references import MISSING, Missing, Path, Reference, descend
-from workers.logic.variables.step import Ending, Scope, Step
+from workers.logic.variables.scope import POINTERS, provider_name, rest_of
+from workers.logic.variables.step import Ending, Step
 
-LookupPath: TypeAlias = Callable[[Path], JsonValue | Missing]
-#: Roots that only `execution.started` fills.
-_START_ROOTS = frozenset({"input", "system", "event"})
-#: Where the node id stands in a path of an alias: outputs.NODE..., state.NAME...
-_ALIASES = frozenset({"outputs", "state"})
-#: How a node may end that emits none of its ports, not even `done`.
-_WITHOUT_PORTS = frozenset({"failed", "skipped"})
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
-    """A request on arrival: what it needs, before anything is looked up."""
-
-    type: str
-    node_id: str
-    frame: str
-    body: JsonObject
-    references: tuple[Reference, ...]
-    after: tuple[str, ...] = ()
-    provides: tuple[str, ...] = ()
-    domain: str | None = None
-    needs_start: bool = False
+SET_VARIABLES = "variables.set"
+_KEPT_WHEN_SENT = ("node_id", "activity_id", "iteration")
 
 
 def frame_of(body: Mapping[str, JsonValue]) -> str:
@@ -51,129 +40,83 @@ def frame_of(body: Mapping[str, JsonValue]) -> str:
     return frame
 
 
-def accept(step: Step, asked: Asked, *, also_awaits: tuple[str, ...] = ()) -> None:
-    """Take a request in: run it, let it wait, or skip it."""
+def after_of(body: Mapping[str, JsonValue]) -> tuple[str, ...]:
+    """Return what `after` names: a node, a port, or several."""
+    after = body.get("after")
+    if after is None:
+        return ()
+    return tuple(map(str, after)) if isinstance(after, list) else (str(after),)
+
+
+def accept(step: Step, asked: Asked, *, also_awaits: Iterable[str] = ()) -> None:
+    """Take a request in: run it, let it wait, or skip it. Raises `Rejection` (`result_too_large`)."""
     state = step.state
+    gates, closed = gates_of(step, asked)
+    awaits = awaits_of(step, asked, gates)
+    for key in also_awaits:
+        awaits.setdefault(key, ())
+    if asked.needs_start and not state.started:
+        awaits.setdefault(START, ())
+    must_wait = bool(awaits or gates) or (
+        asked.domain is not None and state.requests.first_in(asked.domain) is not None
+    )
+    number = state.next_number()
     request = Request(
         key=str(step.key),
-        number=state.next_request_number(),
+        number=number,
         type=asked.type,
         node_id=asked.node_id,
         frame=asked.frame,
         body=asked.body,
         provides=asked.provides or (asked.node_id,),
         domain=asked.domain,
+        turn=number,
+        awaits=awaits,
+        gates=gates,
+        bindings=known_values(step.lookup_in(asked.frame), asked.references, awaits) if must_wait else {},
+        waited=must_wait,
         event_id=step.event.id,
         source=step.event.source,
         traceparent=step.event.traceparent,
     )
-    gates, skip_reason = _gates(step, asked)
-    awaits, bindings = _bindings(step, asked)
-    if asked.domain is not None:
-        previous = latest_in_domain(step, asked.domain)
-        if previous is not None:
-            awaits.setdefault(previous, ())
-    for key in also_awaits:
-        awaits.setdefault(key, ())
-    if asked.needs_start and not state.started:
-        awaits.setdefault(START, ())
-    request = replace(request, awaits=awaits, gates=gates)
-    if skip_reason is not None:
-        open_request(step, request)
-        skip(step, request, "port_absent", skip_reason)
-    elif request.is_bound:
-        open_request(step, request)
-        step.runnable.append(request)
+    state.open_request(request)
+    if closed is not None:
+        skip(step, request, "port_absent", closed)
+    elif must_wait:
+        _wait(step, request)
     else:
-        open_request(step, replace(request, bindings=bindings, waited=True))
+        step.runnable[request.key] = None
 
 
-def open_request(step: Step, request: Request) -> None:
-    """Note that `request` is outstanding."""
-    step.state.save_request(request)
-    if request.domain is not None:
-        entry = entries.domain(request.domain)
-        known = step.state.read(entry)
-        step.state.write(entry, {**(known if isinstance(known, dict) else {}), "latest": request.key})
+def wait_for_turn(step: Step, request: Request, references: Iterable[Reference]) -> None:
+    """Let a request wait that learned only now in whose order it runs; what it found stays bound."""
+    bindings = known_values(lookup_of(step, request), references, {})
+    _wait(step, replace(request, awaits={}, gates={}, bindings=bindings, waited=True))
 
 
-def latest_in_domain(step: Step, domain: str) -> str | None:
-    """Return the key of the latest open request of an address or namespace."""
-    known = step.state.read(entries.domain(domain))
-    latest = known.get("latest") if isinstance(known, dict) else None
-    return latest if isinstance(latest, str) and step.state.requests.get(latest) is not None else None
+def _wait(step: Step, request: Request) -> None:
+    if step.state.ended:
+        skip(step, request, "execution_ended", "the execution has ended, nothing can be waited for any more")
+        return
+    size = step.state.save_request(request)
+    _check_held(step, request, size)
 
 
-def outstanding(step: Step, frame: str, name: str) -> Request | None:
-    """Return the latest unanswered request that will provide `name`, seen from `frame`."""
-    visible = entries.outward(frame)
-    return next((request for request in step.state.requests.providing(name) if request.frame in visible), None)
-
-
-def provider_name(path: Path) -> str:
-    """Return the node or variable that a path depends on."""
-    if path.segments[0] in _ALIASES and len(path.segments) > 1:
-        return path.segments[1]
-    return path.segments[0]
-
-
-def _gates(step: Step, asked: Asked) -> tuple[dict[str, str], str | None]:
-    """Return what `after` waits for, and why the request must be skipped already, if so."""
-    gates: dict[str, str] = {}
-    for name in asked.after:
-        node_id, _, port = name.partition(".")
-        awaited = outstanding(step, asked.frame, node_id)
-        if awaited is not None:
-            gates[awaited.key] = port
-            continue
-        ended = _ended_state(step, asked.frame, node_id)
-        if ended in _WITHOUT_PORTS:
-            return {}, f"{node_id} {ended}"
-        output = step.state.lookup(asked.frame, (node_id,))
-        answered = ended is not None or output is not MISSING
-        if port and answered and not has_port(output, port):
-            return {}, f"{node_id} was answered without {port}"
-    return gates, None
-
-
-def has_port(output: JsonValue | Missing, port: str) -> bool:
-    """Tell whether a node's output emitted `port`: a value that is there and not null."""
-    value = output if output is MISSING else descend(output, port.split("."))
-    return value is not MISSING and value is not None
-
-
-def _ended_state(step: Step, frame: str, node_id: str) -> str | None:
-    for scope in entries.outward(frame):
-        ended = step.state.read(entries.node(scope, node_id))
-        if isinstance(ended, dict):
-            return str(ended["ended"])
-    return None
-
-
-def _bindings(step: Step, asked: Asked) -> tuple[dict[str, tuple[str, ...]], dict[str, JsonValue]]:
-    """Split the paths into those that must wait, by request, and those whose value is known now."""
-    scope = step.lookup_in(asked.frame)
-    awaits: dict[str, tuple[str, ...]] = {}
-    bindings: dict[str, JsonValue] = {}
-    for reference in asked.references:
-        for path in reference.paths:
-            awaited = outstanding(step, asked.frame, provider_name(path))
-            if awaited is not None:
-                awaits[awaited.key] = (*awaits.get(awaited.key, ()), str(path))
-            elif path.segments[0] in _START_ROOTS and not step.state.started:
-                awaits[START] = (*awaits.get(START, ()), str(path))
-            else:
-                value = scope(path)
-                if value is not MISSING:
-                    bindings[str(path)] = value
-    return awaits, bindings
+def _check_held(step: Step, request: Request, size: int) -> None:
+    if size > step.limits.waiting_bytes:
+        raise Rejection(
+            "result_too_large",
+            f"while {request.node_id!r} waits it would hold {size} bytes, {step.limits.waiting_bytes} are allowed; "
+            "reference less",
+        )
 
 
 def lookup_of(step: Step, request: Request) -> LookupPath:
     """Return where a request that runs now finds its paths: what was bound, or the present store."""
     if not request.waited:
         return step.lookup_in(request.frame)
-    bound = request.bindings
+    waiting = step.state.requests.waiting(request.key)
+    bound = request.bindings if waiting is None else waiting.bound
     return lambda path: bound.get(str(path), MISSING)
 
 
@@ -186,90 +129,30 @@ def finish(step: Step, request: Request, outputs: JsonObject | None, *, ended: s
     `outputs` are by provided name; None when it gives nothing (failed, skipped).
     """
     state = step.state
+    first = state.requests.first_in(request.domain) if request.domain is not None else None
     state.close_request(request)
-    if request.node_id:
-        state.write(entries.node(request.frame, request.node_id), {"ended": ended, "type": request.type})
-        if ended == "failed":
-            state.remove_variable(request.frame, request.node_id)
-    step.endings.append(Ending(request, outputs or {}, ended))
+    if request.node_id and not request.superseded:
+        note_end(step, request.frame, request.node_id, request.type, ended, before=request.number)
+    frees_domain = first is not None and first.key == request.key
+    step.endings.append(Ending(request, outputs or {}, ended, frees_domain))
 
 
-def settle(step: Step, run: Callable[[Step, Request], None]) -> None:
-    """Go on until nothing more can run: every answer sets free what waited for it, in order.
-
-    A queue, not a recursion: a thousand requests may hang on each other.
-    """
-    while step.endings or step.runnable:
-        if step.endings:
-            ending = step.endings.popleft()
-            for waiting in step.state.requests.pop_waiting_for(ending.request.key):
-                _unlock(step, waiting, ending.request, ending.outputs, ending.ended)
-            continue
-        request = step.runnable.popleft()
-        if step.state.requests.get(request.key) is None:
-            continue
-        try:
-            run(step, request)
-        except Rejection as rejection:
-            fail(step, request, rejection)
+def note_end(step: Step, frame: str, node_id: str, type_: str, ended: str, *, before: int) -> None:
+    """Note how the latest request of a node ended; what was asked `before` it does not count any more."""
+    step.state.write(entries.node(frame, node_id), {"ended": ended, "type": type_})
+    if ended in ("failed", "skipped"):
+        step.state.drop_variable(entries.variable(frame, (node_id,)))
+    for older in step.state.requests.giving(frame, node_id, before=before):
+        if older.node_id == node_id and not older.superseded:
+            step.state.save_request(replace(older, superseded=True))
 
 
-def _unlock(step: Step, waiting: Request, answered: Request, outputs: JsonObject, ended: str) -> None:
-    bindings = dict(waiting.bindings)
-    for text in waiting.awaits.get(answered.key, ()):
-        value = _from_outputs(text, outputs)
-        if value is not MISSING:
-            bindings[text] = value
-    port = waiting.gates.get(answered.key)
-    updated = replace(
-        waiting,
-        awaits={key: paths for key, paths in waiting.awaits.items() if key != answered.key},
-        gates={key: gate for key, gate in waiting.gates.items() if key != answered.key},
-        bindings=bindings,
-    )
-    step.state.save_request(updated)
-    if port is not None:
-        reason = _gate_closed(answered, port, outputs, ended)
-        if reason is not None:
-            skip(step, updated, "port_absent", reason)
-            return
-    if updated.is_bound:
-        step.runnable.append(updated)
-
-
-def _gate_closed(answered: Request, port: str, outputs: JsonObject, ended: str) -> str | None:
-    if ended in _WITHOUT_PORTS:
-        return f"{answered.node_id} {ended}"
-    if port and not has_port(outputs.get(answered.node_id), port):
-        return f"{answered.node_id} was answered without {port}"
-    return None
-
-
-def _from_outputs(text: str, outputs: JsonObject) -> JsonValue | Missing:
-    path = Path(tuple(text.split(".")))
-    name = provider_name(path)
-    if name not in outputs:
-        return MISSING
-    rest = path.segments[1:] if name == path.segments[0] else path.segments[2:]
-    if path.segments[0] == "outputs" and rest[:1] == ("parsed",):
-        rest = rest[1:]
-    return descend(outputs[name], rest)
-
-
-def start_arrived(step: Step) -> None:
-    """Bind what only `execution.started` could tell, for the requests that came before it."""
-    for request in step.state.requests.pop_waiting_for(START):
-        scope = Scope(step.state, request.frame)
-        bindings = dict(request.bindings)
-        for text in request.awaits[START]:
-            value = scope(Path(tuple(text.split("."))))
-            if value is not MISSING:
-                bindings[text] = value
-        awaits = {key: paths for key, paths in request.awaits.items() if key != START}
-        updated = replace(request, awaits=awaits, bindings=bindings)
-        step.state.save_request(updated)
-        if updated.is_bound:
-            step.runnable.append(updated)
+def sent(step: Step, request: Request) -> None:
+    """Keep of a request whose command or inputs went out what its answer from outside will need."""
+    kept: JsonObject = {
+        name: request.body[name] for name in ("node_id", "activity_id", "iteration") if name in request.body
+    }
+    step.state.save_request(replace(request, sent=True, awaits={}, gates={}, bindings={}, body=kept))
 
 
 def fail(step: Step, request: Request, rejection: Rejection) -> None:
@@ -278,16 +161,113 @@ def fail(step: Step, request: Request, rejection: Rejection) -> None:
     finish(step, request, None, ended="failed")
 
 
-def skip(step: Step, request: Request, code: str, message: str) -> None:
+def skip(step: Step, request: Request, code: str, message: str, *, ended: str = "skipped") -> None:
     """Answer `request` with `node.skipped`; what hangs on it by `after` is skipped too."""
-    if request.type != "variables.set":
+    if request.type != SET_VARIABLES:
         step.answer(request, "node.skipped", {"code": code, "message": message})
-    finish(step, request, None, ended="skipped")
+    finish(step, request, None, ended=ended)
 
 
 def answer_with(step: Step, request: Request, type_: str, data: JsonObject, outputs: JsonObject) -> None:
     """Store `outputs` under the request's node, answer it, and set free what waited."""
-    step.set_variable(request.frame, (request.node_id,), outputs)
-    step.set_last_output({"frame": request.frame, "name": request.node_id})
+    if not request.superseded:
+        step.set_variable(request.frame, (request.node_id,), outputs)
+        step.set_last_output({"frame": request.frame, "name": request.node_id})
     step.answer(request, type_, data)
     finish(step, request, {request.node_id: outputs})
+
+
+# -- what an answer sets free
+
+
+def settle(step: Step, run: Callable[[Step, Request], None]) -> None:
+    """Go on until nothing more can run: every answer sets free what waited for it, in order.
+
+    A queue, not a recursion: a thousand requests may hang on each other.
+    Raises `Rejection` for a `variables.set` that could not even run on arrival: it has no node to answer.
+    """
+    while step.endings or step.runnable:
+        if step.endings:
+            _release(step, step.endings.popleft())
+            continue
+        key = next(iter(step.runnable))
+        del step.runnable[key]
+        request = step.state.requests.get(key)
+        if request is None:
+            continue
+        mark = step.mark()
+        try:
+            run(step, request)
+        except Rejection as rejection:
+            if request.type == SET_VARIABLES and not request.waited:
+                raise
+            step.rollback(mark)
+            fail(step, request, rejection)
+
+
+def start_arrived(step: Step) -> None:
+    """Bind what only `execution.started` could tell, for the requests that came before it."""
+    for request in step.state.requests.waiting_for(START):
+        _unlock(step, request, START, None)
+
+
+def _release(step: Step, ending: Ending) -> None:
+    key = ending.request.key
+    for waiting in step.state.requests.waiting_for(key):
+        _unlock(step, waiting, key, ending)
+    if ending.frees_domain and ending.request.domain is not None:
+        following = step.state.requests.first_in(ending.request.domain)
+        if following is not None:
+            _run_if_free(step, following)
+
+
+def _run_if_free(step: Step, request: Request) -> bool:
+    if request.sent or not step.state.requests.may_run(request):
+        return False
+    step.runnable[request.key] = None
+    return True
+
+
+def _unlock(step: Step, waiting: Request, key: str, ending: Ending | None) -> None:
+    """Give a waiting request what `key` was answered with."""
+    if ending is not None:
+        for after in waiting.gates.get(key, ()):
+            closed = closed_gate(after, _output_of(step, ending, after.partition(".")[0]), ending.ended)
+            if closed is not None:
+                skip(step, waiting, "port_absent", closed)
+                return
+    bound: JsonObject = {}
+    for text in waiting.awaits.get(key, ()):
+        value = _value_for(step, waiting, text, key, ending)
+        if value is not MISSING:
+            bound[text] = value
+    step.state.take_answer(waiting, key, bound)
+    if not _run_if_free(step, waiting):
+        try:
+            _check_held(step, waiting, step.state.save_answer(waiting, key, bound))
+        except Rejection as rejection:
+            fail(step, waiting, rejection)
+
+
+def _output_of(step: Step, ending: Ending, name: str) -> JsonValue | Missing:
+    if ending.request.type == SET_VARIABLES:
+        return step.state.variable(ending.request.frame, (name,))
+    return ending.outputs.get(name, MISSING)
+
+
+def _value_for(step: Step, waiting: Request, text: str, key: str, ending: Ending | None) -> JsonValue | Missing:
+    """Return what an answer means for a path: the store as the answer leaves it, or what the answer itself gave."""
+    path = Path(tuple(text.split(".")))
+    root = path.segments[0]
+    if root == "memory" and _awaited_elsewhere(step, waiting, text, key):
+        return MISSING
+    if ending is None or root in POINTERS or root == "memory" or ending.request.type == OPEN_LOOP:
+        return step.lookup_in(waiting.frame)(path)
+    output = _output_of(step, ending, provider_name(path))
+    return output if output is MISSING else descend(output, rest_of(path))
+
+
+def _awaited_elsewhere(step: Step, waiting: Request, text: str, key: str) -> bool:
+    """Tell whether another request of the namespace comes after this one: its result counts."""
+    still = step.state.requests.waiting(waiting.key)
+    return still is not None and any(text in waiting.awaits.get(other, ()) for other in still.left if other != key)

@@ -1,13 +1,16 @@
 """Scratchpad requests (seed 001): one at a time within a namespace, answered with INPUT and OUTPUT."""
 
-from schemas.exact_json import JsonObject, JsonValue, dumps
+from collections.abc import Iterator, Mapping
+
+from schemas.exact_json import JsonObject, JsonValue
 from schemas.names import check_name
 from workers.logic.variables import entries, scratchpad
-from workers.logic.variables.activities import after_of
+from workers.logic.variables.awaiting import Asked, scratchpad_domain
 from workers.logic.variables.open_requests import Request
 from workers.logic.variables.references import MISSING, Path
-from workers.logic.variables.requests import Asked, accept, finish, frame_of, lookup_of
+from workers.logic.variables.requests import accept, after_of, finish, frame_of, lookup_of
 from workers.logic.variables.scratchpad import DEFAULT_NAMESPACE, Effect, parse_value
+from workers.logic.variables.state import ExecutionState
 from workers.logic.variables.step import Step
 from workers.logic.variables.templates import Template
 
@@ -28,7 +31,7 @@ def asked(step: Step, body: JsonObject) -> None:
             body=body,
             references=references,
             after=after_of(body),
-            domain=f"scratchpad/{_namespace(body)}",
+            domain=scratchpad_domain(_namespace(body)),
         ),
     )
 
@@ -45,29 +48,32 @@ def _namespace(body: JsonObject) -> str:
 def run(step: Step, request: Request) -> None:
     """Carry the operation out on the namespace as it is now."""
     effect = _effect(step, request)
+    step.check_result(effect.output, f"the output of {request.node_id!r}")
     namespace = _namespace(request.body)
     received = step.lookup_in(request.frame)(Path(("last_output",)))
-    step.check_room(sum(len(dumps(value)) for value in effect.written.values()))
     for key, value in effect.written.items():
-        step.state.set_scratchpad(namespace, key, value)
+        step.set_scratchpad(namespace, key, value)
     for key in effect.removed:
-        step.state.remove_scratchpad(namespace, key)
+        step.state.drop_variable(entries.scratchpad(namespace, key))
     details = dict(effect.details)
-    passes_details_on = effect.output == effect.details
-    shown: JsonObject = details if passes_details_on else {**details, "value": effect.output}
-    step.set_variable(request.frame, (request.node_id,), {**shown, "done": True})
-    pointer: JsonObject = {"frame": request.frame, "name": request.node_id}
-    step.state.write(entries.MEMORY_MANAGER, pointer)
-    step.set_last_output(pointer if passes_details_on else {**pointer, "value": effect.output})
+    passes_details_on = effect.output is effect.details
+    shown: JsonObject = {**details, "done": True}
+    if not passes_details_on:
+        shown["value"] = effect.output
+    if not request.superseded:
+        pointer: JsonObject = {"frame": request.frame, "name": request.node_id}
+        step.set_variable(request.frame, (request.node_id,), shown)
+        step.state.write(entries.MEMORY_MANAGER, pointer)
+        step.set_last_output(pointer if passes_details_on else {**pointer, "value": effect.output})
     answer: JsonObject = {**details, "input": None if received is MISSING else received, "output": effect.output}
     step.answer(request, "scratchpad.result", answer)
-    finish(step, request, {request.node_id: {**shown, "done": True}})
+    finish(step, request, {request.node_id: shown})
 
 
 def _effect(step: Step, request: Request) -> Effect:
     body, limits = request.body, step.limits
     namespace, key = _namespace(body), str(body.get("key") or "")
-    values = step.state.namespace(namespace)
+    values = Namespace(step.state, namespace)
     max_items, max_chars = _whole(body.get("max_items")), _whole(body.get("max_chars"))
     summary_key = body.get("summary_key")
     match request.type:
@@ -100,3 +106,23 @@ def _value(step: Step, request: Request) -> JsonValue:
 
 def _whole(value: JsonValue) -> int | None:
     return value if isinstance(value, int) else None
+
+
+class Namespace(Mapping[str, JsonValue]):
+    """A scratchpad namespace, of which only the values that are asked for are read."""
+
+    def __init__(self, state: ExecutionState, namespace: str) -> None:
+        self._state = state
+        self._namespace = namespace
+
+    def __getitem__(self, key: str) -> JsonValue:
+        value = self._state.scratchpad(self._namespace, key)
+        if value is MISSING:
+            raise KeyError(key)
+        return value
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._state.keys_of(self._namespace))
+
+    def __len__(self) -> int:
+        return len(self._state.keys_of(self._namespace))

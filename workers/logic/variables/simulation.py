@@ -39,6 +39,8 @@ class NeedsMemory(Exception):  # noqa: N818 - a question to the caller, not an e
 
 def settings_of(state: ExecutionState) -> JsonObject | None:
     """Return what `simulation` says of the run; None for a real one."""
+    if not state.simulated:
+        return None
     meta = state.read(entries.META)
     asked = meta.get("simulation") if isinstance(meta, dict) else None
     if asked is None or asked is False:

@@ -1,20 +1,22 @@
 """What is known of one execution: a head, a flat map of entries, and the requests that are open.
 
 A state is loaded from committed entries, changed by one event at a time (`begin` ... `keep` or `undo`),
-and never half changed: an event that cannot be accepted leaves it as it was.
+and never half changed: an event or request that cannot be accepted leaves it as it was.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
-from typing import Final, Literal, TypeAlias, cast
+from dataclasses import dataclass
+from typing import Final, NamedTuple, cast
 
 from schemas.exact_json import JsonObject, JsonValue, dumps, loads
 from workers.logic.variables import entries
+from workers.logic.variables.entry_index import EntryIndex
+from workers.logic.variables.head import Head, Status
 from workers.logic.variables.open_requests import OpenRequests, Request
 from workers.logic.variables.references import MISSING, Missing, descend
 
-Status: TypeAlias = Literal["open", "running", "completed", "failed", "cancelled"]
-_ENDED: Final = frozenset({"completed", "failed", "cancelled"})
+#: Stands in the journal for an entry that the present event had not changed.
+_UNCHANGED: Final = object()
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,38 +27,15 @@ class ExecutionKey:
     execution_id: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Head:
-    """The small part that every event changes. `store_bytes` counts the values of all variables."""
+class Mark(NamedTuple):
+    """A place in the changes of an event, to go back to."""
 
-    revision: int = 0
-    status: Status = "open"
-    requests: int = 0
-    store_bytes: int = 0
-    workflow: str | None = None
-    parent_execution_id: str | None = None
-
-    def to_json(self) -> bytes:
-        """Write the head as the executions row and the table hold it."""
-        return dumps(
-            {
-                "revision": self.revision,
-                "status": self.status,
-                "requests": self.requests,
-                "store_bytes": self.store_bytes,
-                "workflow": self.workflow,
-                "parent_execution_id": self.parent_execution_id,
-            }
-        )
-
-    @classmethod
-    def from_json(cls, data: bytes) -> "Head":
-        """Read what `to_json` wrote."""
-        return cls(**cast("dict[str, object]", loads(data)))  # type: ignore[arg-type]
+    changes: int
+    head: Head
 
 
 class ExecutionState:
-    """The working copy of one execution. `entries` is read lazily and never changed here."""
+    """The working copy of one execution. The committed entries are read when needed and never changed here."""
 
     def __init__(self, key: ExecutionKey, head: Head, committed: Mapping[str, bytes]) -> None:
         self.key = key
@@ -64,44 +43,23 @@ class ExecutionState:
         self._committed = committed
         self._kept: dict[str, bytes | None] = {}
         self._changes: dict[str, bytes | None] = {}
-        self._before = head
-        self._requests = OpenRequests(())
-        self._deeper: dict[str, dict[str, None]] = {}
-        self._nodes: dict[str, dict[str, None]] = {}
-        self._scratchpad: dict[str, dict[str, None]] = {}
-        self._index()
+        #: What each change of the present event replaced, in order.
+        self._journal: list[tuple[str, object]] = []
+        self._begun = Mark(0, head)
+        self.requests = OpenRequests()
+        self._index = EntryIndex()
+        for entry in committed:
+            self._index.note(entry)
+        for entry in committed:
+            if entry.startswith(entries.REQUEST):
+                self._reload_request(entry.removeprefix(entries.REQUEST))
 
     @classmethod
     def load(cls, key: ExecutionKey, head: bytes | None, committed: Mapping[str, bytes]) -> "ExecutionState":
         """Build the state of `key`; without a head it was never seen."""
         return cls(key, Head() if head is None else Head.from_json(head), committed)
 
-    def _index(self) -> None:
-        """Read off the entry names what else would need a search per event."""
-        requests = []
-        for entry in self._committed:
-            self._note(entry)
-            if entry.startswith(entries.REQUEST):
-                requests.append(Request.from_json(self._committed[entry]))
-        self._requests = OpenRequests(requests)
-
-    def _note(self, entry: str) -> None:
-        """Index one entry name: overlaid variables, the nodes of a frame, the keys of a namespace."""
-        kind = entry[0]
-        if kind in {"v", "w"}:
-            slashes = 1 if kind == "v" else 2
-            if entry.count("/") > slashes:
-                top = "/".join(entry.split("/", slashes + 1)[: slashes + 1])
-                self._deeper.setdefault(top, {})[entry] = None
-        elif kind == "n":
-            _, frame, node_id = entries.split(entry)
-            if frame:
-                self._nodes.setdefault(frame, {})[node_id] = None
-        elif kind == "k":
-            _, namespace, name = entries.split(entry)
-            self._scratchpad.setdefault(namespace, {})[name] = None
-
-    # -- what it is
+    # -- the head
 
     @property
     def revision(self) -> int:
@@ -116,12 +74,12 @@ class ExecutionState:
     @property
     def ended(self) -> bool:
         """Say whether the execution has ended."""
-        return self._head.status in _ENDED
+        return self._head.ended
 
     @property
     def started(self) -> bool:
         """Say whether `execution.started` was applied."""
-        return self._head.status != "open"
+        return self._head.workflow is not None
 
     @property
     def workflow(self) -> str | None:
@@ -143,33 +101,73 @@ class ExecutionState:
         """Return the head as JSON."""
         return self._head.to_json()
 
-    def set_head(self, **fields: object) -> None:
-        """Change fields of the head."""
-        self._head = replace(self._head, **fields)  # type: ignore[arg-type]
+    @property
+    def simulated(self) -> bool:
+        """Say whether durable memory must be left as it is."""
+        return self._head.simulated
+
+    def start(self, workflow: str, parent_execution_id: str | None, *, simulated: bool) -> None:
+        """Note what the execution runs and who called it; one that has ended before stays ended."""
+        self._head.workflow = workflow
+        self._head.simulated = simulated
+        self._head.parent_execution_id = parent_execution_id
+        if not self.ended:
+            self._head.status = "running"
+
+    def end(self, status: Status) -> None:
+        """Give the execution its final status."""
+        self._head.status = status
+
+    def next_revision(self) -> int:
+        """Count one more applied event."""
+        self._head.revision += 1
+        return self._head.revision
+
+    def next_number(self) -> int:
+        """Return the number of what is taken in now; numbers order requests, and turns in a domain."""
+        self._head.requests += 1
+        return self._head.requests
 
     # -- one event at a time
 
     def begin(self) -> None:
         """Start the changes of one event."""
-        self._before = self._head
+        self._journal = []
         self._changes = {}
+        self._begun = self.mark()
+
+    def mark(self) -> Mark:
+        """Return the present place, to which `rollback` goes back."""
+        return Mark(len(self._journal), self._head.copy())
+
+    def rollback(self, mark: Mark) -> None:
+        """Drop the changes since `mark`."""
+        undone = self._journal[mark.changes :]
+        del self._journal[mark.changes :]
+        for entry, before in reversed(undone):
+            if before is _UNCHANGED:
+                self._changes.pop(entry, None)
+            else:
+                self._changes[entry] = cast("bytes | None", before)
+        self._head = mark.head
+        for entry in dict.fromkeys(entry for entry, _ in undone):
+            if self.raw(entry) is None:
+                self._index.forget(entry)
+            else:
+                self._index.note(entry)
+            if entry.startswith((entries.REQUEST, entries.ANSWERED)):
+                self._reload_request(entry.split("/")[1])
 
     def keep(self) -> dict[str, bytes | None]:
         """Make the changes since `begin` part of the state and return them."""
         changes = self._changes
         self._kept.update(changes)
-        self._changes = {}
-        self._before = self._head
+        self.begin()
         return changes
 
     def undo(self) -> None:
         """Drop the changes since `begin`."""
-        touched_requests = any(entry.startswith(entries.REQUEST) for entry in self._changes)
-        self._head = self._before
-        self._changes = {}
-        if touched_requests:
-            found = (self.raw(entry) for entry in self.entries_below(entries.REQUEST))
-            self._requests = OpenRequests(Request.from_json(data) for data in found if data is not None)
+        self.rollback(self._begun)
 
     def committed(self) -> None:
         """Note that all kept changes are in the committed entries now."""
@@ -181,150 +179,198 @@ class ExecutionState:
         """Return the JSON bytes of `entry`, or None."""
         if entry in self._changes:
             return self._changes[entry]
-        if entry in self._kept:
-            return self._kept[entry]
-        return self._committed.get(entry)
+        return self._raw_before(entry)
+
+    def _raw_before(self, entry: str) -> bytes | None:
+        return self._kept[entry] if entry in self._kept else self._committed.get(entry)
 
     def read(self, entry: str) -> JsonValue | Missing:
         """Return the value of `entry`."""
         data = self.raw(entry)
         return MISSING if data is None else loads(data)
 
-    def write(self, entry: str, value: object) -> int:
-        """Set `entry` and return the size of its JSON."""
-        return self.write_raw(entry, dumps(value))
+    def write(self, entry: str, value: object) -> None:
+        """Set `entry`; nothing changes when it has that value already."""
+        data = dumps(value)
+        if data != self.raw(entry):
+            self.write_raw(entry, data)
 
-    def write_raw(self, entry: str, data: bytes) -> int:
-        """Set `entry` to JSON bytes and return their number."""
+    def _touch(self, entry: str) -> None:
+        self._journal.append((entry, self._changes.get(entry, _UNCHANGED)))
+
+    def write_raw(self, entry: str, data: bytes) -> None:
+        """Set `entry` to JSON bytes."""
+        self._touch(entry)
         self._changes[entry] = data
-        self._note(entry)
-        return len(data)
+        self._index.note(entry)
 
     def remove(self, entry: str) -> None:
-        """Delete `entry` if it is there."""
-        if self.raw(entry) is not None:
+        """Delete `entry` if it is there; of one that the present event made nothing is left."""
+        if self.raw(entry) is None:
+            return
+        self._touch(entry)
+        if self._raw_before(entry) is None:
+            del self._changes[entry]
+        else:
             self._changes[entry] = None
+        self._index.forget(entry)
 
-    def entries_below(self, prefix: str) -> Iterator[str]:
-        """Return the entries that start with `prefix`."""
-        seen = dict.fromkeys(entry for entry in self._committed if entry.startswith(prefix))
-        seen.update(dict.fromkeys(entry for entry in self._kept if entry.startswith(prefix)))
-        seen.update(dict.fromkeys(entry for entry in self._changes if entry.startswith(prefix)))
-        return (entry for entry in seen if self.raw(entry) is not None)
+    def entries_below(self, prefix: str) -> list[str]:
+        """Return all entries that start with `prefix`, in order. It looks at every name: not for each event."""
+        found = {
+            entry
+            for names in (self._committed, self._kept, self._changes)
+            for entry in names
+            if entry.startswith(prefix)
+        }
+        return sorted(entry for entry in found if self.raw(entry) is not None)
 
     # -- variables
 
-    def set_variable(self, frame: str, segments: tuple[str, ...], value: object) -> None:
-        """Write a variable, or a path inside of one; what lies deeper is replaced."""
-        entry = entries.variable(frame, segments)
-        before = self.size_of(entry) + self._drop_deeper(entry, frame, segments)
-        self.set_head(store_bytes=self._head.store_bytes + self.write(entry, value) - before)
-
     def size_of(self, entry: str) -> int:
-        """Return the size of an entry's JSON; 0 when there is none."""
-        return len(self.raw(entry) or b"")
+        """Return the size of an entry's JSON, and of what overlays it; 0 when there is nothing."""
+        return len(self.raw(entry) or b"") + sum(len(self.raw(deeper) or b"") for deeper in self._index.below(entry))
 
-    def all_variables(self) -> JsonObject:
-        """Return the execution's own scope whole, as people see it."""
-        found: JsonObject = {}
-        for entry in self.entries_below("v/"):
-            name = entries.split(entry)[1]
-            if name not in found:
-                value = self.variable("", (name,))
-                if value is not MISSING:
-                    found[name] = value
-        return found
+    def put_variable(self, entry: str, data: bytes) -> None:
+        """Set a variable, a part of one, or a scratchpad value to JSON bytes; what overlaid it is replaced."""
+        self._head.store_bytes += len(data) - self.size_of(entry)
+        for deeper in list(self._index.below(entry)):
+            self.remove(deeper)
+        self.write_raw(entry, data)
 
-    def remove_variable(self, frame: str, name: str) -> None:
-        """Delete a variable and what overlays it."""
-        entry = entries.variable(frame, (name,))
-        freed = self.size_of(entry) + self._drop_deeper(entry, frame, (name,))
+    def drop_variable(self, entry: str) -> None:
+        """Delete a variable with what overlays it, or a scratchpad value."""
+        self._head.store_bytes -= self.size_of(entry)
+        for deeper in list(self._index.below(entry)):
+            self.remove(deeper)
         self.remove(entry)
-        self.set_head(store_bytes=self._head.store_bytes - freed)
 
-    def _drop_deeper(self, entry: str, frame: str, segments: tuple[str, ...]) -> int:
-        freed = 0
-        for deeper in self._deeper.get(entries.variable(frame, segments[:1]), ()):
-            if deeper.startswith(entry + "/"):
-                freed += self.size_of(deeper)
-                self.remove(deeper)
-        return freed
+    def clear_frame(self, frame: str) -> None:
+        """Delete what one iteration wrote."""
+        for entry in self._index.in_frame(frame):
+            if entry[0] == "w":
+                self.drop_variable(entry)
+            else:
+                self.remove(entry)
+
+    def holds(self, entry: str) -> bool:
+        """Tell whether an entry is there, or another part of the variable that it belongs to."""
+        parts = entry.split("/")
+        top = "/".join(parts[: 3 if parts[0] == "w" else 2]) if parts[0] in ("v", "w") else entry
+        return self.raw(top) is not None or bool(self._index.below(top))
+
+    def has_variable(self, frame: str, name: str) -> bool:
+        """Tell whether this very frame holds a variable."""
+        entry = entries.variable(frame, (name,))
+        return self.raw(entry) is not None or bool(self._index.below(entry))
 
     def variable(self, frame: str, segments: tuple[str, ...]) -> JsonValue | Missing:
-        """Read a path in exactly this frame."""
-        top = entries.variable(frame, segments[:1])
-        deeper = self._deeper.get(top)
-        if deeper is None:
-            value = self.read(top)
-            return value if value is MISSING or len(segments) == 1 else descend(value, segments[1:])
-        return self._overlaid(top, deeper, segments[1:])
+        """Read a path in exactly this frame; only the entries at, above and below it are looked at."""
+        entry = entries.variable(frame, segments)
+        value = self.shallow(frame, segments)
+        below = self._index.below(entry)
+        if below:
+            depth = entry.count("/") + 1
+            for deeper in sorted(below, key=lambda name: (name.count("/"), name)):
+                value = _with(value, entries.split(deeper)[depth:], cast("JsonValue", self.read(deeper)))
+        return value
 
-    def _overlaid(self, top: str, deeper: Mapping[str, None], rest: tuple[str, ...]) -> JsonValue | Missing:
-        value = self.read(top)
-        depth = top.count("/") + 1
-        for entry in sorted(deeper, key=lambda name: name.count("/")):
-            part = self.read(entry)
-            if part is not MISSING:
-                value = _with(value, entries.split(entry)[depth:], part)
-        return value if value is MISSING else descend(value, rest)
+    def shallow(self, frame: str, segments: tuple[str, ...]) -> JsonValue | Missing:
+        """Read a path without what overlays parts of it: its kind is right, its content may be older."""
+        for depth in range(len(segments), 0, -1):
+            data = self.raw(entries.variable(frame, segments[:depth]))
+            if data is not None:
+                return descend(loads(data), segments[depth:])
+        return {} if self._index.below(entries.variable(frame, segments)) else MISSING
 
     def lookup(self, frame: str, segments: tuple[str, ...]) -> JsonValue | Missing:
         """Read a path from `frame` outward: the innermost frame that has the name decides."""
         for scope in entries.outward(frame):
-            value = self.variable(scope, segments[:1])
-            if value is not MISSING:
-                return descend(value, segments[1:])
+            if self.has_variable(scope, segments[0]):
+                return self.variable(scope, segments)
         return MISSING
 
-    # -- requests, nodes, scratchpad
+    def all_variables(self) -> JsonObject:
+        """Return the execution's own scope whole, as people see it, in the order of the names."""
+        names = {entries.split(entry)[1] for entry in self.entries_below("v/")}
+        return {name: cast("JsonValue", self.variable("", (name,))) for name in sorted(names)}
 
-    @property
-    def requests(self) -> OpenRequests:
-        """Return the open requests."""
-        return self._requests
+    # -- nodes, loops, scratchpad
 
-    def next_request_number(self) -> int:
-        """Return the number of the request that is taken in now; it orders the open ones."""
-        self.set_head(requests=self._head.requests + 1)
-        return self._head.requests
+    def nodes_of(self, frame: str) -> Iterator[tuple[str, JsonObject]]:
+        """Return the nodes that ended in an iteration's frame, with their states, in the order of their ids."""
+        for entry in self._index.in_frame(frame):
+            if entry[0] == "n":
+                yield entries.split(entry)[2], cast("JsonObject", self.read(entry))
 
-    def save_request(self, request: Request) -> None:
-        """Open or update a request."""
-        self._requests.put(request)
-        self.write(entries.request(request.key), request.fields())
+    def loops_of(self, frame: str) -> list[str]:
+        """Return the nodes of the loops that were opened in an iteration's frame."""
+        return [entries.split(entry)[2] for entry in self._index.in_frame(frame) if entry[0] == "g"]
+
+    def namespace(self, namespace: str) -> JsonObject:
+        """Return a scratchpad namespace whole, in the order of its keys."""
+        return {key: cast("JsonValue", self.scratchpad(namespace, key)) for key in self.keys_of(namespace)}
+
+    def scratchpad(self, namespace: str, key: str) -> JsonValue | Missing:
+        """Return one scratchpad value."""
+        return self.read(entries.scratchpad(namespace, key))
+
+    def keys_of(self, namespace: str) -> list[str]:
+        """Return the keys of a scratchpad namespace, in order."""
+        return [entries.split(entry)[2] for entry in self._index.in_namespace(namespace)]
+
+    # -- requests
+
+    def open_request(self, request: Request) -> None:
+        """Count a request as outstanding, without an entry yet: most are answered by the same event."""
+        self._touch(entries.request(request.key))
+        self.requests.put(request)
+
+    def save_request(self, request: Request) -> int:
+        """Keep an open request for later events; return the size of its entry."""
+        before = self.requests.get(request.key)
+        if before is not None and before.awaits is not request.awaits:
+            self._remove_answers(before)
+        self.requests.put(request)
+        data = dumps(request.fields())
+        self.write_raw(entries.request(request.key), data)
+        return len(data)
+
+    def take_answer(self, request: Request, awaited: str, bound: JsonObject) -> None:
+        """Bind what one answer gave a waiting request; most can run then, and nothing has to be kept."""
+        self._touch(entries.request(request.key))
+        self.requests.take_answer(request.key, awaited, bound)
+
+    def save_answer(self, request: Request, awaited: str, bound: JsonObject) -> int:
+        """Keep what one answer gave a request that waits for more; return the bytes of all its answers."""
+        data = dumps(bound)
+        self.write_raw(entries.answered(request.key, awaited), data)
+        return self.requests.count_answer(request.key, len(data))
 
     def close_request(self, request: Request) -> None:
         """Take a request from the open ones."""
-        self._requests.drop(request.key)
+        self._remove_answers(request)
+        self.requests.drop(request.key)
         self.remove(entries.request(request.key))
 
-    def nodes_of(self, frame: str) -> Iterator[tuple[str, JsonObject]]:
-        """Return the nodes that ended in an iteration's frame, with their states."""
-        for node_id in self._nodes.get(frame, ()):
-            state = self.read(entries.node(frame, node_id))
-            if isinstance(state, dict):
-                yield node_id, state
+    def _remove_answers(self, request: Request) -> None:
+        waiting = self.requests.waiting(request.key)
+        if waiting is not None and waiting.answers:
+            for awaited in request.awaited:
+                self.remove(entries.answered(request.key, awaited))
 
-    def set_scratchpad(self, namespace: str, key: str, value: JsonValue) -> None:
-        """Set one scratchpad value."""
-        entry = entries.scratchpad(namespace, key)
-        before = self.size_of(entry)
-        self.set_head(store_bytes=self._head.store_bytes + self.write(entry, value) - before)
-
-    def remove_scratchpad(self, namespace: str, key: str) -> None:
-        """Delete one scratchpad value."""
-        entry = entries.scratchpad(namespace, key)
-        self.set_head(store_bytes=self._head.store_bytes - self.size_of(entry))
-        self.remove(entry)
-
-    def namespace(self, namespace: str) -> JsonObject:
-        """Return a scratchpad namespace whole."""
-        found: JsonObject = {}
-        for name in self._scratchpad.get(namespace, ()):
-            value = self.read(entries.scratchpad(namespace, name))
-            if value is not MISSING:
-                found[name] = value
-        return found
+    def _reload_request(self, key: str) -> None:
+        self.requests.drop(key)
+        data = self.raw(entries.request(key))
+        if data is None:
+            return
+        request = Request.from_json(data)
+        answers = {
+            awaited: cast("JsonObject", loads(answer))
+            for awaited in request.awaited
+            if (answer := self.raw(entries.answered(key, awaited))) is not None
+        }
+        self.requests.put(request, answers)
 
 
 def _with(value: JsonValue | Missing, path: list[str], part: JsonValue) -> JsonValue:

@@ -2,13 +2,15 @@
 
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from datetime import datetime
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import lru_cache
+from typing import NamedTuple
 from uuid import UUID
 
 from schemas.envelope import Event
 from schemas.errors import Rejection
-from schemas.exact_json import JsonObject, JsonValue, Raw, dumps
+from schemas.exact_json import JsonObject, JsonValue, dumps, is_deeper
 from schemas.identity import derived_id, key_of
 from schemas.limits import Limits
 from topics.catalog import Topic
@@ -17,10 +19,13 @@ from workers.logic.memory.conversations import Listing
 from workers.logic.memory.items import Item
 from workers.logic.variables import entries
 from workers.logic.variables.open_requests import Request
-from workers.logic.variables.references import MISSING, Missing, Path, Read, descend
-from workers.logic.variables.state import ExecutionState
+from workers.logic.variables.references import Read
+from workers.logic.variables.scope import Scope
+from workers.logic.variables.state import ExecutionState, Mark
 
 SOURCE = "/tallystick/variables"
+#: What a recorded read takes beside its path.
+READ_BYTES = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +56,7 @@ class Context:
     memory: RealMemory | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Outgoing:
+class Outgoing(NamedTuple):
     """An event to publish after the commit, with its topic and Kafka key."""
 
     topic: Topic
@@ -60,13 +64,22 @@ class Outgoing:
     event: Event
 
 
-@dataclass(frozen=True, slots=True)
-class Ending:
+class Ending(NamedTuple):
     """A request that has just ended, with the outputs by provided name that others may wait for."""
 
     request: Request
     outputs: JsonObject
     ended: str
+    #: The next one at its address or in its namespace may run now.
+    frees_domain: bool
+
+
+class StepMark(NamedTuple):
+    """A place in the work of a step, to go back to."""
+
+    state: Mark
+    reads: int
+    outgoing: int
 
 
 @dataclass(slots=True)
@@ -79,11 +92,14 @@ class Step:
     key: UUID = field(init=False)
     reads: list[JsonObject] = field(default_factory=list)
     outgoing: list[Outgoing] = field(default_factory=list)
-    runnable: deque[Request] = field(default_factory=deque)
+    #: Keys of the requests that may run, in order.
+    runnable: dict[str, None] = field(default_factory=dict)
     endings: deque[Ending] = field(default_factory=deque)
     #: Set when the event was recorded but its content could not be kept: it is dead-lettered as well.
     failure: tuple[str, str] | None = None
     ended_now: bool = False
+    #: What a parent's node gets when the execution completes.
+    given: JsonObject = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.key = key_of(self.event)
@@ -93,20 +109,40 @@ class Step:
         """Return the limits in force."""
         return self.context.limits
 
+    def mark(self) -> StepMark:
+        """Return the present place, to which `rollback` goes back."""
+        return StepMark(self.state.mark(), len(self.reads), len(self.outgoing))
+
+    def rollback(self, mark: StepMark) -> None:
+        """Take back what was changed, read and sent since `mark`."""
+        self.state.rollback(mark.state)
+        del self.reads[mark.reads :]
+        del self.outgoing[mark.outgoing :]
+
     # -- reading
 
-    def lookup_in(self, frame: str) -> "Scope":
+    def lookup_in(self, frame: str) -> Scope:
         """Return the look-up of references that stand in `frame`."""
         return Scope(self.state, frame)
 
     def note_reads(self, reads: tuple[Read, ...], node_id: str | None = None) -> list[JsonObject]:
-        """Record what was read, for the revision; return it as it is published."""
+        """Record what was read, for the revision; return it as it is published.
+
+        Raises `Rejection` (`result_too_large`) for paths that would not fit into an answer.
+        """
+        if sum(len(read.path) for read in reads) + len(reads) * READ_BYTES > self.limits.result_bytes:
+            raise Rejection(
+                "result_too_large",
+                f"its {len(reads)} references are too long to record them; reference less",
+            )
         noted: list[JsonObject] = [
             {"path": read.path, "found": read.found, "fallback": read.fallback} for read in reads
         ]
         own = self.event.data.get("node_id") or self.event.data.get("activity_id")
-        for read in noted:
-            self.reads.append(read if node_id is None or node_id == own else {**read, "node_id": node_id})
+        if node_id is None or node_id == own:
+            self.reads += noted
+        else:
+            self.reads += [{**read, "node_id": node_id} for read in noted]
         return noted
 
     # -- sending
@@ -115,22 +151,20 @@ class Step:
         """Publish `event` once this revision is committed."""
         self.outgoing.append(Outgoing(topic, key, event))
 
-    def caused(self, type_: str, role: str, data: JsonObject, *, cause: UUID | None = None) -> Event:
-        """Build an event of this execution that the present event (or `cause`) brings about."""
+    def caused(
+        self, type_: str, role: str, data: JsonObject, *, cause: UUID | None = None, subject: str | None = None
+    ) -> Event:
+        """Build an event that the present one (or `cause`) brings about, of this execution or of `subject`."""
         return Event(
             id=derived_id(cause or self.key, role),
             source=SOURCE,
             type=type_,
-            subject=self.state.key.execution_id,
+            subject=subject or self.state.key.execution_id,
             tenant=self.state.key.tenant,
-            time=self.context.now.isoformat(),
+            time=timestamp(self.context.now),
             traceparent=self.event.traceparent,
             data=data,
         )
-
-    def addressed_to(self, event: Event, execution_id: str) -> Event:
-        """Return `event` as one of another execution of the same tenant."""
-        return replace(event, subject=execution_id)
 
     def answer(self, request: Request, type_: str, data: JsonObject) -> None:
         """Publish the one answer of `request` on node-results."""
@@ -151,87 +185,49 @@ class Step:
 
     # -- writing
 
-    def set_variable(self, frame: str, segments: tuple[str, ...], value: object) -> None:
-        """Write a variable. Raises `Rejection` (`store_too_large`) before anything is written."""
-        data = dumps(value)
-        size = self.state.store_bytes + len(data) - self.state.size_of(entries.variable(frame, segments))
-        if size > self.limits.store_bytes:
-            raise Rejection(
-                "store_too_large",
-                f"with {'.'.join(segments)!r} the store would hold {size} bytes, {self.limits.store_bytes} are "
-                "allowed; keep large values elsewhere and store a reference",
-            )
-        self.state.set_variable(frame, segments, Raw(data))
+    def set_variable(self, frame: str, segments: tuple[str, ...], value: JsonValue) -> None:
+        """Write a variable. Raises `Rejection` (`store_too_large`, `too_deep`) before anything is written."""
+        self.set_raw_variable(frame, segments, dumps(value))
 
-    def check_room(self, more_bytes: int) -> None:
-        """Raise `Rejection` (`store_too_large`) when so much more may not fit: before the first of several writes."""
-        size = self.state.store_bytes + more_bytes
+    def set_raw_variable(self, frame: str, segments: tuple[str, ...], data: bytes) -> None:
+        """Write a variable whose JSON is at hand, as `set_variable` does."""
+        self._put(entries.variable(frame, segments), data, ".".join(segments), len(segments) - 1)
+
+    def set_scratchpad(self, namespace: str, key: str, value: JsonValue) -> None:
+        """Write a scratchpad value, within the limits of a variable."""
+        self._put(entries.scratchpad(namespace, key), dumps(value), f"memory.{namespace}.{key}", 0)
+
+    def _put(self, entry: str, data: bytes, name: str, levels_above: int) -> None:
+        size = self.state.store_bytes + len(data) - self.state.size_of(entry)
         if size > self.limits.store_bytes:
             raise Rejection(
                 "store_too_large",
-                f"the store would hold up to {size} bytes, {self.limits.store_bytes} are allowed; "
-                "keep large values elsewhere and store references",
+                f"with {name[:80]!r} the store would hold {size} bytes, {self.limits.store_bytes} are allowed; "
+                "keep large values elsewhere and store a reference, or clear what is not needed any more",
             )
+        self._check_depth(data, self.limits.value_levels - levels_above, name[:80])
+        self.state.put_variable(entry, data)
+
+    def check_result(self, value: object, what: str) -> None:
+        """Raise `Rejection` (`result_too_large`, `too_deep`) when a resolved result is beyond the limits."""
+        data = dumps(value)
+        if len(data) > self.limits.result_bytes:
+            raise Rejection(
+                "result_too_large",
+                f"{what} resolves to {len(data)} bytes, {self.limits.result_bytes} are allowed; reference less",
+            )
+        self._check_depth(data, self.limits.value_levels, what)
+
+    def _check_depth(self, data: bytes, levels: int, what: str) -> None:
+        if is_deeper(data, levels):
+            raise Rejection("too_deep", f"{what} is nested deeper than {levels} levels; flatten it")
 
     def set_last_output(self, pointer: JsonObject) -> None:
         """Point `last_output` at a variable (`frame`, `name`) or at `previous`, or give it a `value` of its own."""
         self.state.write(entries.LAST, pointer)
 
-    def check_result(self, value: object, what: str) -> None:
-        """Raise `Rejection` (`result_too_large`) when a resolved result is beyond the limit."""
-        size = len(dumps(value))
-        if size > self.limits.result_bytes:
-            raise Rejection(
-                "result_too_large",
-                f"{what} resolves to {size} bytes, {self.limits.result_bytes} are allowed; reference less",
-            )
 
-
-@dataclass(frozen=True, slots=True)
-class Scope:
-    """Looks paths up from a frame outward; knows the reserved scopes and the aliases of seed 001."""
-
-    state: ExecutionState
-    frame: str
-
-    def __call__(self, path: Path) -> JsonValue | Missing:
-        """Return the value at `path`, or `MISSING`."""
-        root, rest = path.segments[0], path.segments[1:]
-        match root:
-            case "_prev":
-                return descend_or_missing(self._pointed(entries.PREVIOUS), rest)
-            case "last_output":
-                return descend_or_missing(self._pointed(entries.LAST), rest)
-            case "last_output_parsed":
-                return descend_or_missing(self._pointed(entries.LAST, of_node=True), rest)
-            case "memory_manager":
-                return descend_or_missing(self._pointed(entries.MEMORY_MANAGER), rest)
-            case "state" if rest:
-                return self.state.lookup(self.frame, rest)
-            case "outputs" if rest:
-                # outputs.NODE.parsed.field: `parsed` is the node's output itself.
-                inner = rest[2:] if rest[1:2] == ("parsed",) else rest[1:]
-                return self.state.lookup(self.frame, (rest[0], *inner))
-            case "memory" if len(rest) > 1:
-                value = self.state.read(entries.scratchpad(rest[0], rest[1]))
-                return descend_or_missing(value, rest[2:])
-            case "memory" if rest:
-                return dict(self.state.namespace(rest[0])) or MISSING
-            case _:
-                return self.state.lookup(self.frame, path.segments)
-
-    def _pointed(self, entry: str, *, of_node: bool = False) -> JsonValue | Missing:
-        """Follow a pointer; `of_node` asks for the node's own output where another value was passed on."""
-        pointer = self.state.read(entry)
-        if not isinstance(pointer, dict):
-            return MISSING
-        if "value" in pointer and not (of_node and "name" in pointer):
-            return pointer["value"]
-        if "previous" in pointer:
-            return self._pointed(entries.PREVIOUS)
-        return self.state.variable(str(pointer["frame"]), (str(pointer["name"]),))
-
-
-def descend_or_missing(value: JsonValue | Missing, rest: tuple[str, ...]) -> JsonValue | Missing:
-    """Go down `rest` into `value` unless it is missing already."""
-    return value if value is MISSING else descend(value, rest)
+@lru_cache(maxsize=64)
+def timestamp(now: datetime) -> str:
+    """Write a time as RFC 3339 in UTC; all events of a batch have one time."""
+    return now.astimezone(UTC).isoformat()

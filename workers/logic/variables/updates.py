@@ -1,31 +1,33 @@
 """A stored revision -> what people see of it: `variables.revised`, and the writes of a step."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from itertools import accumulate
+from typing import cast
 from uuid import UUID
 
 from schemas.envelope import Event
 from schemas.exact_json import JsonObject, JsonValue, loads
 from schemas.identity import derived_id
+from schemas.limits import DEFAULT_LIMITS
 from workers.logic.variables import entries
 from workers.logic.variables.state import ExecutionKey
 from workers.logic.variables.step import SOURCE
 
+#: What a read or write takes in JSON beside its path and value, at most.
+_OVERHEAD_BYTES = 64
+
 
 def public_writes(changes: Mapping[str, bytes | None]) -> list[JsonValue]:
     """Return the variables that a revision set, as `{path, value}`; `removed` where one went away."""
-    writes: list[JsonValue] = []
-    for entry, data in changes.items():
-        if not entry.startswith(entries.PUBLIC_PREFIXES):
-            continue
-        if data is None and _is_replaced(entry, changes):
-            continue
-        write = _path_of(entry)
-        if data is None:
-            write["removed"] = True
-        else:
-            write["value"] = loads(data)
-        writes.append(write)
-    return writes
+    return [_write(entry, changes[entry]) for entry in _public(changes)]
+
+
+def _public(changes: Mapping[str, bytes | None]) -> list[str]:
+    return [
+        entry
+        for entry, data in changes.items()
+        if entry.startswith(entries.PUBLIC_PREFIXES) and (data is not None or not _is_replaced(entry, changes))
+    ]
 
 
 def _is_replaced(entry: str, changes: Mapping[str, bytes | None]) -> bool:
@@ -37,15 +39,16 @@ def _is_replaced(entry: str, changes: Mapping[str, bytes | None]) -> bool:
     return False
 
 
-def _path_of(entry: str) -> JsonObject:
+def _write(entry: str, data: bytes | None) -> JsonObject:
+    said: JsonObject = {"removed": True} if data is None else {"value": loads(data)}
     kind, *segments = entries.split(entry)
     match kind:
         case "w":
-            return {"path": ".".join(segments[1:]), "frame": segments[0]}
+            return {"path": ".".join(segments[1:]), "frame": segments[0], **said}
         case "k":
-            return {"path": ".".join(("memory", *segments))}
+            return {"path": ".".join(("memory", *segments)), **said}
         case _:
-            return {"path": ".".join(segments)}
+            return {"path": ".".join(segments), **said}
 
 
 def revised_event(
@@ -55,14 +58,25 @@ def revised_event(
     body: Mapping[str, JsonValue],
     changes: Mapping[str, bytes | None],
 ) -> Event:
-    """Build `variables.revised` from a stored row alone, so that every delivery gives the same bytes."""
+    """Build `variables.revised` from a stored row alone, so that every delivery gives the same bytes.
+
+    A fork's first revision writes a whole store: what goes beyond 1 MiB is counted instead.
+    """
+    reads = cast("list[JsonObject]", body["reads"])
+    writes = _public(changes)
+    shown_reads = _within_limit(len(str(read["path"])) for read in reads)
+    shown_writes = _within_limit(len(entry) + len(changes[entry] or b"") for entry in writes)
     data: JsonObject = {
         "revision": revision,
         "cause": body["cause"],
-        "reads": body["reads"],
-        "writes": public_writes(changes),
+        "reads": cast("list[JsonValue]", reads[:shown_reads]),
+        "writes": [_write(entry, changes[entry]) for entry in writes[:shown_writes]],
         "late": body["late"],
     }
+    if shown_reads < len(reads):
+        data["more_reads"] = len(reads) - shown_reads
+    if shown_writes < len(writes):
+        data["more_writes"] = len(writes) - shown_writes
     traceparent = body.get("traceparent")
     return Event(
         id=derived_id(event_key, "revised"),
@@ -74,3 +88,9 @@ def revised_event(
         traceparent=traceparent if isinstance(traceparent, str) else None,
         data=data,
     )
+
+
+def _within_limit(sizes: Iterable[int]) -> int:
+    """Return how many of the first ones fit into 1 MiB together."""
+    totals = accumulate(size + _OVERHEAD_BYTES for size in sizes)
+    return sum(1 for total in totals if total <= DEFAULT_LIMITS.result_bytes)
