@@ -126,6 +126,11 @@ def _needs_exact(data: bytes) -> bool:
     return False
 
 
+def is_deeper(data: bytes, levels: int) -> bool:
+    """Tell whether JSON is nested deeper than `levels`."""
+    return data.count(b"[") + data.count(b"{") > levels and _textual_depth(data) > levels
+
+
 _STRING_OR_BRACKET = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[\]{}]', re.DOTALL)
 
 

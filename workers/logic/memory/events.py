@@ -1,5 +1,6 @@
 """Decision -> the events that tell of it. Ids derive from what caused them, so every delivery gives the same."""
 
+from functools import lru_cache
 from typing import cast
 from urllib.parse import unquote
 
@@ -81,4 +82,7 @@ def changed_event(item: Item) -> Event:
 def tenant_of(address: str) -> str:
     """Return the tenant of a canonical address."""
     segment, _, _ = address.partition("/")
-    return unquote(segment)
+    return _decoded(segment)
+
+
+_decoded = lru_cache(maxsize=4096)(unquote)
