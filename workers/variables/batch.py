@@ -7,7 +7,7 @@ A batch in three steps: read, decide, write. Then what was committed is publishe
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from time import monotonic
 from typing import TypeVar
@@ -17,10 +17,14 @@ from schemas.limits import DEFAULT_LIMITS
 from topics.catalog import Topic
 from topics.publisher import Publisher
 from topics.records import ReceivedRecord, Record
+from workers.logic.memory.commands import Rules
+from workers.logic.memory.items import Item
+from workers.logic.variables.simulation import NeedsMemory
 from workers.logic.variables.state import ExecutionKey, ExecutionState
-from workers.logic.variables.step import ForkSource
+from workers.logic.variables.step import ForkSource, RealMemory
 from workers.runtime.crash_points import pass_point
 from workers.runtime.health import Health
+from workers.runtime.items import list_records, read_items
 from workers.runtime.logs import batch_logger
 from workers.runtime.postgres import Connection, Database
 from workers.runtime.retry import retry
@@ -44,6 +48,10 @@ class Loaded:
     live: LiveExecution
     state: ExecutionState
     rebuilt: bool
+
+    def afresh(self, key: ExecutionKey) -> "Loaded":
+        """Return the same store with a working copy that nothing was decided on."""
+        return replace(self, state=ExecutionState.load(key, self.live.head or None, self.live.entries))
 
 
 @dataclass(slots=True)
@@ -76,9 +84,11 @@ class BatchProcessor:
         table: ExecutionTable,
         *,
         group: str,
+        rules: Rules,
         health: Health,
         stop: asyncio.Event,
     ) -> None:
+        self._rules = rules
         self._database = database
         self._publisher = publisher
         self._table = table
@@ -126,7 +136,7 @@ class BatchProcessor:
     ) -> Committed:
         async with self._database.transaction() as connection:
             read = await self._read(connection, arrivals, records, log_ends)
-            decision = decide(arrivals, read.facts)
+            decision = await self._decide(connection, arrivals, read)
             await self._write(connection, read, decision)
             pass_point("before_commit")
         return Committed(decision, read.loaded, len(read.behind))
@@ -165,6 +175,7 @@ class BatchProcessor:
             refused=refused,
             states={key: each.state for key, each in loaded.items()},
             forks=await self._forks(connection, undecided),
+            memory=RealMemory(self._rules),
         )
         return Read(positions, behind, facts, loaded, {key for key in strangers if heads[key].data is None})
 
@@ -208,6 +219,19 @@ class BatchProcessor:
                 entries = (await store.entries_at(connection, {key: revision}))[key] if found else {}
                 forks[arrival.key] = ForkSource(entries, found)
         return forks
+
+    # -- decide
+
+    async def _decide(self, connection: Connection, arrivals: Sequence[Arrival], read: Read) -> Decision:
+        """Decide the batch; where a simulated run asks for real memory, read that and decide the batch again."""
+        while True:
+            try:
+                return decide(arrivals, read.facts)
+            except NeedsMemory as needs:
+                memory = await _with_real_memory(connection, read.facts, needs)
+                read.loaded = {key: each.afresh(key) for key, each in read.loaded.items()}
+                states = {key: each.state for key, each in read.loaded.items()}
+                read.facts = replace(read.facts, memory=memory, states=states)
 
     # -- write
 
@@ -292,6 +316,15 @@ class BatchProcessor:
                 await store.forget_refusals(connection, older_than_days)
 
         await self._retry(forget, "postgres")
+
+
+async def _with_real_memory(connection: Connection, facts: Facts, needs: NeedsMemory) -> RealMemory:
+    """Return what simulations know of real memory, and what they ask for now: an item without a row is none."""
+    known = facts.memory
+    found = await read_items(connection, list(needs.addresses))
+    items = {address: found.get(address, Item(address)) for address in needs.addresses}
+    listings = {prefix: await list_records(connection, prefix, facts.now) for prefix in needs.prefixes}
+    return RealMemory(known.rules, {**known.items, **items}, {**known.listings, **listings})
 
 
 def positions_after(

@@ -15,7 +15,7 @@ from topics.codec import STRUCTURED_HEADERS
 from topics.records import Record
 from workers.logic.variables import fold
 from workers.logic.variables.state import ExecutionKey, ExecutionState
-from workers.logic.variables.step import Context, ForkSource
+from workers.logic.variables.step import Context, ForkSource, RealMemory
 from workers.logic.variables.updates import revised_event
 from workers.variables.intake import Arrival, refusal
 from workers.variables.rows import (
@@ -39,6 +39,8 @@ class Facts:
     refused: Mapping[tuple[Topic, int, int], Refusal]
     states: Mapping[ExecutionKey, ExecutionState]
     forks: Mapping[UUID, ForkSource]
+    #: For simulated runs: what was read of real memory so far.
+    memory: RealMemory = field(default_factory=RealMemory)
 
 
 @dataclass(slots=True)
@@ -65,7 +67,10 @@ class Decision:
 
 
 def decide(arrivals: Iterable[Arrival], facts: Facts) -> Decision:
-    """Decide the arrivals in order: apply, answer again, or refuse."""
+    """Decide the arrivals in order: apply, answer again, or refuse.
+
+    Raises `NeedsMemory` when a simulated run needs items of real memory: decide again on fresh states then.
+    """
     decision = Decision()
     for arrival in arrivals:
         _decide_one(arrival, facts, decision)
@@ -106,7 +111,7 @@ def _reused(arrival: Arrival) -> str:
 
 def _apply(arrival: Arrival, facts: Facts, decision: Decision) -> None:
     state = facts.states[arrival.execution]
-    context = Context(facts.now, facts.limits, facts.forks.get(arrival.key))
+    context = Context(facts.now, facts.limits, facts.forks.get(arrival.key), facts.memory)
     try:
         revision = fold.apply(state, arrival.event, context=context)
     except Rejection as rejection:

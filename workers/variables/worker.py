@@ -10,9 +10,11 @@ from faust.types import TP
 from topics.connection import KafkaConnection
 from topics.publisher import Publisher
 from topics.records import ReceivedRecord
+from workers.logic.memory.commands import Rules
 from workers.runtime import crash_points, failures
 from workers.runtime.health import Health, serve
 from workers.runtime.logs import batch_logger
+from workers.runtime.plugins import load_types
 from workers.runtime.postgres import Database
 from workers.runtime.retry import Stopping, retry
 from workers.settings import Settings
@@ -33,6 +35,7 @@ async def run(settings: Settings, stop: asyncio.Event) -> None:
     """Work until `stop` is set: then finish the batch at hand, commit its positions and leave the group.
 
     A dependency that is down is waited for, readiness red. A bug ends the process (exit code 70).
+    Raises `UsageError` for a plug-in that cannot be used.
     """
     crash_points.configure(settings.crash_at)
     health = Health(WORKER, _CHECKS)
@@ -46,6 +49,7 @@ async def run(settings: Settings, stop: asyncio.Event) -> None:
 
 
 async def _work(settings: Settings, stop: asyncio.Event, health: Health, stack: AsyncExitStack) -> None:
+    rules = Rules(types=load_types())
     database = Database.from_settings(settings, f"tally-{WORKER}")
     await retry(database.open, name="postgres", health=health, stop=stop)
     stack.push_async_callback(database.close)
@@ -59,7 +63,7 @@ async def _work(settings: Settings, stop: asyncio.Event, health: Health, stack: 
     stack.push_async_callback(publisher.stop)
 
     async def consume() -> None:
-        await _Session(settings, database, publisher, health, stop).run()
+        await _Session(settings, database, publisher, rules, health, stop).run()
 
     # A session ends with `stop` or with a broker that is away for longer than its clients bear: then another one.
     await retry(consume, name="kafka", health=health, stop=stop)
@@ -69,7 +73,13 @@ class _Session:
     """One life of the Faust app: from joining the group to leaving it."""
 
     def __init__(
-        self, settings: Settings, database: Database, publisher: Publisher, health: Health, stop: asyncio.Event
+        self,
+        settings: Settings,
+        database: Database,
+        publisher: Publisher,
+        rules: Rules,
+        health: Health,
+        stop: asyncio.Event,
     ) -> None:
         self._settings = settings
         self._health = health
@@ -78,7 +88,15 @@ class _Session:
         self._connection = settings.kafka()
         self._app: VariablesApp = build_app(settings)
         table = register(self._app, settings, self._handle)
-        self._processor = BatchProcessor(database, publisher, table, group=group_of(settings), health=health, stop=stop)
+        self._processor = BatchProcessor(
+            database,
+            publisher,
+            table,
+            group=group_of(settings),
+            rules=rules,
+            health=health,
+            stop=stop,
+        )
         self._app.on_partitions_revoked.connect(self._on_partitions_revoked)
         self._app.on_rebalance_complete.connect(self._on_rebalance_complete)
 
