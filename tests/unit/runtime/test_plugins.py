@@ -1,0 +1,60 @@
+from importlib.metadata import EntryPoint
+
+import pytest
+
+from schemas.errors import Rejection, UsageError
+from workers.logic.memory.types import TypeRegistry
+from workers.runtime import plugins
+
+MONEY = {"type": "object", "required": ["amount"], "properties": {"amount": {"type": "number", "multipleOf": 0.01}}}
+
+
+def money_from_decimal() -> object:
+    return {("Decimal", "Money"): lambda value: {"amount": value}}
+
+
+BROKEN: list[int] = []
+
+
+def _installed(monkeypatch: pytest.MonkeyPatch, *points: EntryPoint) -> TypeRegistry:
+    monkeypatch.setattr(plugins, "entry_points", lambda group: [point for point in points if point.group == group])
+    return plugins.load_types()
+
+
+def _point(name: str, what: str, group: str = plugins.TYPES_GROUP) -> EntryPoint:
+    return EntryPoint(name, f"{__name__}:{what}", group)
+
+
+def test_a_registered_type_is_checked_by_its_schema(monkeypatch: pytest.MonkeyPatch) -> None:
+    types = _installed(monkeypatch, _point("Money", "MONEY"))
+
+    types.check([{"amount": 5}], "Money[]")
+    with pytest.raises(Rejection, match="amount"):
+        types.check({}, "Money")
+
+
+def test_a_registered_conversion_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    types = _installed(
+        monkeypatch,
+        _point("Money", "MONEY"),
+        _point("money", "money_from_decimal", plugins.CONVERSIONS_GROUP),
+    )
+
+    assert types.read_as([1, 2], "Decimal[]", "Money[]") == ([{"amount": 1}, {"amount": 2}], "Decimal[]")
+    assert types.read_as(1, "Integer", "String") == ("1", "Integer")
+
+
+@pytest.mark.parametrize(
+    ("point", "message"),
+    [
+        (_point("Money", "NOTHING"), "cannot be loaded"),
+        (_point("Money", "BROKEN"), "no JSON Schema"),
+        (_point("Integer", "MONEY"), "which has a meaning"),
+        (_point("x", "BROKEN", plugins.CONVERSIONS_GROUP), "no mapping"),
+    ],
+)
+def test_a_plugin_that_cannot_be_used_is_named(
+    monkeypatch: pytest.MonkeyPatch, point: EntryPoint, message: str
+) -> None:
+    with pytest.raises(UsageError, match=message):
+        _installed(monkeypatch, point)
