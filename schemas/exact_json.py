@@ -25,6 +25,8 @@ _FRACTION_OR_EXPONENT = b"0e"
 _WIDE = b"0" * (_SAFE_DIGITS + 1)
 #: What a value follows, white space left out and lists opened by a comma.
 _BEFORE_VALUE = (b'":', b",")
+#: The digits before a point or exponent, a sign, and what the value follows.
+_LONGEST_BEFORE = _SAFE_DIGITS + 1 + max(map(len, _BEFORE_VALUE))
 _MINUS_ZERO = re.compile(rb"[:,\[\s]-0|^-0")
 #: Brackets needed before the depth is worth counting.
 MAX_NESTING = 64
@@ -118,7 +120,8 @@ def _needs_exact(data: bytes) -> bool:
         return True
     place = shapes.find(_FRACTION_OR_EXPONENT)
     while place >= 0:
-        before = shapes[: place + 1].rstrip(b"0").removesuffix(b"-")
+        # More digits than that before the place would have been found as wide ones already.
+        before = shapes[max(0, place - _LONGEST_BEFORE) : place + 1].rstrip(b"0").removesuffix(b"-")
         # Other hits are digits and letters inside texts: ids, times.
         if before.endswith(_BEFORE_VALUE):
             return True
