@@ -27,6 +27,8 @@ _WIDE = b"0" * (_SAFE_DIGITS + 1)
 _BEFORE_VALUE = (b'":', b",")
 #: The digits before a point or exponent, a sign, and what the value follows.
 _LONGEST_BEFORE = _SAFE_DIGITS + 1 + max(map(len, _BEFORE_VALUE))
+#: After so many of them in vain, the slower parser costs less than to look on.
+_LOOK_ALIKES = 1000
 _MINUS_ZERO = re.compile(rb"[:,\[\s]-0|^-0")
 #: Brackets needed before the depth is worth counting.
 MAX_NESTING = 64
@@ -119,14 +121,16 @@ def _needs_exact(data: bytes) -> bool:
     if _WIDE in shapes or (b"-0" in data and _MINUS_ZERO.search(data) is not None):
         return True
     place = shapes.find(_FRACTION_OR_EXPONENT)
-    while place >= 0:
+    for _ in range(_LOOK_ALIKES):
+        if place < 0:
+            return False
         # More digits than that before the place would have been found as wide ones already.
         before = shapes[max(0, place - _LONGEST_BEFORE) : place + 1].rstrip(b"0").removesuffix(b"-")
         # Other hits are digits and letters inside texts: ids, times.
         if before.endswith(_BEFORE_VALUE):
             return True
         place = shapes.find(_FRACTION_OR_EXPONENT, place + 2)
-    return False
+    return True
 
 
 def is_deeper(data: bytes, levels: int) -> bool:

@@ -148,6 +148,6 @@ def test_a_text_of_megabytes_that_looks_like_numbers_is_read_at_once() -> None:
     text = b'{"blob":"%b"}' % (b"7e1." * 750_000)
 
     begun = monotonic()
-    loads(text)
+    assert loads(text) == {"blob": "7e1." * 750_000}
 
-    assert monotonic() - begun < 5
+    assert monotonic() - begun < 2
