@@ -1,0 +1,489 @@
+"""The store: nothing half-written, nothing that cannot be read back, one size, one order, one tenant."""
+
+from decimal import Decimal
+from uuid import UUID
+
+import pytest
+
+from schemas.exact_json import JsonObject, JsonValue, dumps, loads
+from schemas.limits import DEFAULT_LIMITS, Limits
+from tests.support.runs import Run, of_type
+from workers.logic.variables import entries
+from workers.logic.variables.references import MISSING
+from workers.logic.variables.step import ForkSource
+from workers.logic.variables.updates import public_writes, revised_event
+from workers.variables.rows import apply_changes, decode_changes, encode_changes
+
+
+def started(limits: Limits = DEFAULT_LIMITS, **data: object) -> Run:
+    run = Run(limits=limits)
+    run.start(**data)
+    return run
+
+
+def nested(levels: int) -> JsonValue:
+    value: JsonValue = 1
+    for _ in range(levels):
+        value = {"a": value}
+    return value
+
+
+# -- nothing half-written
+
+
+def test_variables_that_do_not_fit_together_are_not_set_at_all() -> None:
+    run = started(Limits(store_bytes=400))
+
+    assert run.refuse("variables.set", variables={"a": "x" * 200, "b": "x" * 200}) == "store_too_large"
+    assert run.variables() == {}
+
+
+def test_variables_that_waited_and_do_not_fit_are_not_set_at_all() -> None:
+    run = started(Limits(store_bytes=400))
+    run.say("activity.scheduled", activity_id="a", inputs={})
+    run.say("variables.set", variables={"x": "{{a.n}}", "y": "x" * 380})
+
+    (failed,) = run.output("a", {"n": 1})
+
+    assert (failed.type, failed.data["code"], failed.data["request_id"]) == (
+        "node.failed",
+        "store_too_large",
+        "run-1-3",
+    )
+    assert run.variables() == {"a": {"n": 1}}
+
+
+def test_a_loop_whose_items_do_not_fit_opens_no_iteration() -> None:
+    run = started(Limits(store_bytes=200))
+
+    (failed,) = run.say("foreach.open", node_id="loop", collection=["x" * 60] * 4, item_variable="i")
+
+    assert failed.data["code"] == "store_too_large"
+    assert not [entry for entry in run.entries if entry.startswith(("w/", "g/"))]
+
+
+def test_a_scratchpad_value_that_fits_only_without_the_node_is_not_kept() -> None:
+    run = started(Limits(store_bytes=350))
+
+    (failed,) = run.say("scratchpad.append", node_id="pad", key="k", value="x" * 150)
+
+    assert failed.data["code"] == "store_too_large"
+    assert not [entry for entry in run.entries if entry.startswith(("k/", "y"))]
+
+
+def test_an_answer_that_does_not_fit_fails_its_node_and_the_version_counts_as_seen() -> None:
+    run = started(Limits(store_bytes=300))
+    item: JsonObject = {"scope": "shared", "subject": {"kind": "k", "id": "1"}, "key": "x", "type": "String"}
+    (command,) = run.say("memory.read", node_id="seen", **item)
+
+    (failed,) = run.outcome(command, "memory.found", value="x" * 300, version=4, type="String")
+
+    assert (failed.type, failed.data["code"]) == ("node.failed", "store_too_large")
+    (write,) = run.say("memory.write", node_id="mark", value="v", **item)
+    assert write.data["read_version"] == 4
+
+
+def test_replacing_a_variable_with_many_parts_needs_only_the_difference() -> None:
+    run = started(Limits(store_bytes=500))
+    run.say("variables.set", variables={f"big.part{number}": "x" * 60 for number in range(6)})
+
+    run.say("variables.set", variables={"big": "y" * 300})
+
+    assert run.value("big") == "y" * 300
+
+
+# -- limits
+
+
+def test_what_one_event_sets_is_limited() -> None:
+    run = started(Limits(result_bytes=100))
+
+    assert run.refuse("variables.set", variables={"a": "x" * 60, "b": "x" * 60}) == "result_too_large"
+
+
+def test_a_value_that_would_grow_too_deep_to_be_read_back_is_refused() -> None:
+    run = started()
+    for _ in range(DEFAULT_LIMITS.value_levels + 1):
+        said = run.output("a", {}, output_mapping={"x": {"inner": "{{x}}"}})
+        if said:
+            break
+
+    assert [(event.type, event.data["code"]) for event in said] == [("node.failed", "too_deep")]
+    assert run.value("x.inner.inner") is not MISSING
+    assert run.revisions[-1].dead_letter is not None
+
+
+def test_the_deepest_event_that_is_accepted_can_be_stored_and_read_back() -> None:
+    run = started()
+    run.say("activity.scheduled", activity_id="a", inputs={})
+    run.say("activity.scheduled", activity_id="b", inputs={"deep": nested(61), "x": "{{a.n}}"})
+
+    kept: dict[str, bytes] = {}
+    for revision in run.revisions:
+        apply_changes(kept, decode_changes(encode_changes(revision.changes)))
+
+    assert kept == run.entries
+
+
+@pytest.mark.parametrize("event_type", ["execution.completed", "execution.failed"])
+def test_an_end_that_is_nested_too_deep_is_refused_or_fails(event_type: str) -> None:
+    run = started()
+    if event_type == "execution.failed":
+        assert run.refuse(event_type, error=nested(61)) == "too_deep"
+    else:
+        (finalized,) = run.say(event_type, output=nested(61))
+        assert (finalized.data["status"], finalized.data["error"]["code"]) == ("failed", "too_deep")
+
+
+def test_more_references_than_can_be_recorded_are_refused() -> None:
+    run = started(Limits(result_bytes=2000))
+
+    (failed,) = run.say("activity.scheduled", activity_id="a", inputs={"x": [f"{{{{n{i}}}}}" for i in range(50)]})
+
+    assert failed.data["code"] == "result_too_large"
+
+
+def test_the_final_variables_give_way_to_their_digest_when_they_are_large() -> None:
+    run = started(Limits(final_variables_bytes=50))
+    run.output("a", {"text": "x" * 100})
+
+    (finalized,) = run.say("execution.completed")
+
+    assert "variables" not in finalized.data
+    assert finalized.data["variables_bytes"] == len(dumps(run.state.all_variables()))
+
+
+# -- names
+
+
+@pytest.mark.parametrize("target", ["system.user_id", "input", "a..b", ""])
+def test_a_target_that_cannot_be_called_so_fails_the_node_and_ends_it(target: str) -> None:
+    run = started()
+    run.say("activity.scheduled", activity_id="a", inputs={})
+
+    (failed,) = run.output("a", {"x": 1}, output_mapping={target: "{{a.x}}"})
+
+    assert failed.data["code"] in ("reserved_name", "name_invalid")
+    assert len(run.state.requests) == 0
+
+
+def test_variables_with_a_reserved_name_are_refused_even_while_they_would_wait() -> None:
+    run = started()
+    run.say("activity.scheduled", activity_id="a", inputs={})
+
+    assert run.refuse("variables.set", variables={"memory": "{{a.x}}"}) == "reserved_name"
+
+
+def test_a_child_cannot_write_a_reserved_scope_of_its_parent() -> None:
+    run = started(input={"kept": True})
+
+    code = run.refuse("child.completed", node_id="input", child_execution_id="c", status="completed", outputs={})
+
+    assert code == "reserved_name"
+
+
+def test_a_nodes_own_variables_are_data_and_never_expanded() -> None:
+    run = started()
+    run.output("agent", {"t": 1}, variables={"note": "{{system.execution_id}} {{"})
+
+    assert run.value("note") == "{{system.execution_id}} {{"
+
+
+# -- reading
+
+
+def test_a_part_of_a_mapped_object_reads_the_newest_write_at_above_or_below_it() -> None:
+    run = started()
+    run.say("variables.set", variables={"a": {"b": {"c": 1, "d": 2}, "n": None}})
+    run.say("variables.set", variables={"a.b.c": 10, "a.n.x": 11})
+    run.say("variables.set", variables={"a.b.e": {"f": 12}})
+
+    paths = ("a.b.c", "a.b.d", "a.b.e.f", "a.b.e.g", "a.n.x", "a.b", "a")
+    assert [run.value(path) for path in paths] == [
+        10,
+        2,
+        12,
+        MISSING,
+        11,
+        {"c": 10, "d": 2, "e": {"f": 12}},
+        {"b": {"c": 10, "d": 2, "e": {"f": 12}}, "n": {"x": 11}},
+    ]
+
+
+def test_a_mapping_below_an_overlaid_scalar_is_refused() -> None:
+    run = started()
+    run.say("variables.set", variables={"a.b": 1})
+
+    assert run.refuse("variables.set", variables={"a.b.c": 2}) == "target_not_an_object"
+    assert run.refuse("variables.set", variables={"a.b.c.d": 2}) == "target_not_an_object"
+
+
+def test_the_aliases_of_the_scratchpad_reach_the_same_values() -> None:
+    run = started(event={"body": "e"})
+    run.output("agent", {"parsed": {"kept": 1}, "text": "t"})
+    run.say("variables.set", variables={"customer": {"name": "n"}})
+    run.say("scratchpad.write", node_id="w", namespace="ns", key="k", value=5)
+
+    assert run.ready(
+        {
+            "state": "{{state.customer.name}}",
+            "output": "{{outputs.agent.parsed.text}}",
+            "raw": "{{outputs.agent.text}}",
+            "memory": "{{memory.ns}}",
+            "none": "{{memory.other}}",
+            "roots": ["{{memory}}", "{{outputs}}", "{{state}}"],
+            "event": "{{event.body}}",
+        }
+    ) == {
+        "state": "n",
+        "output": "t",
+        "raw": "t",
+        "memory": {"k": 5},
+        "none": None,
+        "roots": [None, None, None],
+        "event": "e",
+    }
+
+
+def test_a_summary_is_passed_on_as_text_and_its_details_as_the_parsed_output() -> None:
+    run = started()
+    run.say("scratchpad.append", node_id="a", key="k", value="one")
+    run.say("scratchpad.summarize", node_id="s", key="k", summary_key="short", max_chars=4, max_items=1)
+
+    assert run.ready({"last": "{{last_output}}", "cut": "{{last_output_parsed.truncated}}"}) == {
+        "last": "1. o",
+        "cut": True,
+    }
+
+
+# -- what people see
+
+
+def revised(run: Run) -> JsonObject:
+    revision = run.revisions[-1]
+    body = loads(revision.body)
+    assert isinstance(body, dict)
+    return revised_event(run.state.key, revision.revision, UUID(int=1), body, revision.changes).data
+
+
+def test_a_revision_shows_what_was_read_and_written_and_nothing_of_the_machine() -> None:
+    run = started()
+    run.say("variables.set", variables={"a.b": 1, "a.c": 2})
+    run.output("x", {"n": 1}, output_mapping={"a": "{{x.n}}", "y": "{{nobody || a.b}}"})
+
+    said = revised(run)
+
+    assert said["writes"] == [{"path": "a", "value": 1}, {"path": "y", "value": 1}]
+    assert said["reads"] == [
+        {"path": "x.n", "found": True, "fallback": False},
+        {"path": "a.b", "found": True, "fallback": True},
+    ]
+    assert said["cause"]["activity_id"] == "x"
+
+
+def test_a_revision_shows_frames_the_scratchpad_and_what_was_removed() -> None:
+    run = started()
+    run.say("foreach.open", node_id="l", collection=[7], item_variable="item")
+    assert revised(run)["writes"] == [{"path": "item", "frame": "l[0]", "value": 7}]
+    run.say("scratchpad.write", node_id="w", namespace="n", key="k", value=1)
+    assert revised(run)["writes"][0] == {"path": "memory.n.k", "value": 1}
+    run.output("a", {"x": 1})
+    run.say("activity.failed", activity_id="a", error="e")
+    assert public_writes(run.revisions[-1].changes) == [{"path": "a", "removed": True}]
+
+
+def test_a_revision_names_the_reader_where_it_is_another_node_than_the_cause() -> None:
+    run = started()
+    run.say("activity.scheduled", activity_id="a", inputs={})
+    run.say("activity.scheduled", activity_id="b", inputs={"x": "{{a.n}}"})
+    run.output("a", {"n": 1})
+
+    assert revised(run)["reads"] == [{"path": "a.n", "found": True, "fallback": False, "node_id": "b"}]
+
+
+def test_a_revision_that_writes_a_whole_store_counts_what_does_not_fit_into_an_event() -> None:
+    source = started()
+    for number in range(5):
+        source.output(f"a{number}", {"t": "x" * 400_000})
+    fork = Run("fork", fork=ForkSource(dict(source.entries), found=True))
+    fork.start(forked_from={"execution_id": "run-1", "revision": 1})
+
+    said = revised(fork)
+
+    assert [write["path"] for write in said["writes"]] == ["a0", "a1"]
+    assert said["more_writes"] == len(["a2", "a3", "a4", "input", "system"])
+    assert len(dumps(said)) < 2 * 1024 * 1024
+
+
+def test_a_trace_goes_with_everything_that_an_event_causes() -> None:
+    run = started()
+    event = run.event("activity.scheduled", {"activity_id": "a", "inputs": {}})
+    traced = type(event)(
+        id=event.id, source=event.source, type=event.type, subject=event.subject, traceparent="00-t", data=event.data
+    )
+    revision = run.apply(traced)
+
+    assert revision is not None
+    assert revision.outgoing[0].event.traceparent == "00-t"
+    assert b'"traceparent":"00-t"' in revision.body
+
+
+# -- forks
+
+
+def fork_of(source: Run, *, before: list[tuple[str, JsonObject]] | None = None, **data: object) -> Run:
+    fork = Run("fork", fork=ForkSource(dict(source.entries), found=True))
+    for event_type, body in before or []:
+        fork.say(event_type, **body)
+    fork.start(forked_from={"execution_id": "run-1", "revision": source.state.revision}, **data)
+    return fork
+
+
+def test_a_fork_keeps_the_sources_input_unless_it_brings_its_own() -> None:
+    source = started(input={"n": 1}, system={"user_id": "u"}, event={"body": "b"})
+
+    kept, own = fork_of(source), fork_of(source, input={"n": 2}, system={"user_id": "v"}, event={"body": "c"})
+
+    paths = ("input.n", "system.user_id", "system.execution_id", "event.body")
+    assert [kept.value(path) for path in paths] == [1, "u", "fork", "b"]
+    assert [own.value(path) for path in paths] == [2, "v", "fork", "c"]
+
+
+def test_what_came_for_a_fork_before_its_start_stays_on_top_of_the_sources_store() -> None:
+    source = started()
+    source.say("variables.set", variables={"a.x": 1, "a.y": 1, "b": 1})
+
+    fork = fork_of(source, before=[("activity.completed", {"activity_id": "a", "output": {"x": 2}})])
+
+    assert fork.variables() == {"a": {"x": 2}, "b": 1}
+    assert fork.state.store_bytes == size_of(fork)
+
+
+def size_of(run: Run) -> int:
+    return sum(len(data) for entry, data in run.entries.items() if entry.startswith(entries.PUBLIC_PREFIXES))
+
+
+def test_a_fork_of_nothing_is_refused() -> None:
+    run = Run(fork=ForkSource({}, found=False))
+    assert run.refuse(
+        "execution.started", workflow={"name": "f"}, forked_from={"execution_id": "x", "revision": 9}
+    ) == ("fork_unknown")
+
+
+# -- contracts
+
+
+@pytest.mark.parametrize(
+    ("type_", "value", "kept"),
+    [
+        ("number", Decimal("0.5"), True),
+        ("number", "0.5", False),
+        ("number", True, False),
+        ("integer", Decimal(12345678901234567890), True),
+        ("integer", Decimal("1.5"), False),
+        ("boolean", False, True),
+        ("string", 1, False),
+        ("object", {}, True),
+        ("array", {}, False),
+        ("Date", "2026-02-30", False),
+        ("Decimal[]", [1, Decimal("2.5")], True),
+        ("Integer[]", [1, "x"], False),
+        ("Registered", "anything", True),
+    ],
+)
+def test_a_contract_knows_the_seeds_types_and_those_of_memory(type_: str, value: JsonValue, *, kept: bool) -> None:
+    run = Run()
+    said = run.start(input={"x": value}, contract={"inputs": [{"name": "x", "type": type_}]})
+
+    assert (run.state.status == "running") is kept
+    assert [event.data["error"]["code"] for event in said] == ([] if kept else ["contract_violated"])
+
+
+def test_an_optional_input_may_be_absent() -> None:
+    assert started(contract={"inputs": [{"name": "x", "type": "string"}]}).state.status == "running"
+
+
+def test_the_promised_outputs_are_those_that_the_parent_gets() -> None:
+    contract = {"outputs": [{"name": "ok", "type": "boolean", "required": True}]}
+    for mapping, status in (({"ok": "{{check.ok}}"}, "completed"), ({"other": "{{check.ok}}"}, "failed")):
+        run = started(contract=contract, output_mapping=mapping, parent={"execution_id": "p", "node_id": "n"})
+        run.output("check", {"ok": True})
+        finalized, told = run.say("execution.completed")
+        assert (finalized.data["status"], told.data["status"]) == (status, status)
+
+
+def test_without_output_and_mapping_the_variables_are_what_was_promised() -> None:
+    run = started(contract={"outputs": [{"name": "ok", "type": "boolean", "required": True}]})
+    run.say("variables.set", variables={"ok": True})
+
+    (finalized,) = run.say("execution.completed")
+
+    assert finalized.data["status"] == "completed"
+
+
+def test_outputs_that_cannot_be_resolved_fail_the_child_and_its_parents_node() -> None:
+    run = started(output_mapping={"x": "{{"}, parent={"execution_id": "p", "node_id": "n"})
+
+    finalized, told = run.say("execution.completed")
+
+    assert (finalized.data["status"], told.data["status"], told.data["outputs"]) == ("failed", "failed", {})
+    assert told.data["error"]["code"] == "template_invalid"
+
+
+def test_a_child_in_a_loop_answers_the_iteration_that_asked() -> None:
+    place = [{"node_id": "loop", "index": 0}]
+    child, parent = Run("child"), Run("parent")
+    child.start(parent={"execution_id": "parent", "node_id": "sub", "iteration": place})
+    _, told = child.say("execution.completed", output={"v": 1})
+    parent.start()
+    parent.say("foreach.open", node_id="loop", collection=[1], item_variable="i")
+    parent.apply(told)
+
+    (closed,) = parent.say("foreach.close", node_id="loop")
+
+    assert closed.data["results"] == [{"v": 1}]
+
+
+@pytest.mark.parametrize("status", ["failed", "cancelled"])
+def test_a_child_that_did_not_complete_fails_its_node_and_what_comes_after_it_is_skipped(status: str) -> None:
+    run = started()
+    run.say("activity.scheduled", activity_id="sub", inputs={}, child_execution_id="c")
+    run.say("activity.scheduled", activity_id="next", inputs={}, after="sub")
+
+    (skipped,) = run.say("child.completed", node_id="sub", child_execution_id="c", status=status, outputs={})
+
+    assert (skipped.type, skipped.data["node_id"]) == ("node.skipped", "next")
+
+
+# -- the same bytes
+
+
+def test_objects_come_in_the_order_of_their_names_whatever_was_written_first() -> None:
+    one, two = started(), started()
+    for run, names in ((one, "abc"), (two, "cab")):
+        for name in names:
+            run.say("variables.set", variables={name: 1})
+            run.say("scratchpad.write", node_id="w", key=name, value=1)
+    for run in (one, two):
+        run.say("scratchpad.summarize", node_id="s")
+
+    assert one.value("s.value") == two.value("s.value") == '{"a":1,"b":1,"c":1}'
+    assert list(one.variables()) == list(two.variables())
+
+
+def test_nothing_is_kept_of_a_request_that_one_event_asks_and_answers() -> None:
+    run = started()
+    run.say("condition.evaluate", node_id="gate", condition="1 == 1")
+
+    assert not [entry for entry in run.revisions[-1].changes if entry.startswith((entries.REQUEST, entries.ANSWERED))]
+
+
+def test_a_refused_event_changes_nothing_that_a_later_one_could_see() -> None:
+    run = started()
+    run.say("activity.scheduled", activity_id="a", inputs={})
+    run.say("activity.scheduled", activity_id="b", inputs={"x": "{{a.n}}", "y": "{{c.n}}"})
+    before = run.state
+    run.refuse("execution.started", workflow={"name": "again"})
+
+    assert [request.fields() for request in run.state.requests] == [request.fields() for request in before.requests]
+    assert of_type(run.output("a", {"n": 1}), "activity.ready")[0].data["inputs"] == {"x": 1, "y": None}
