@@ -12,6 +12,7 @@ import pytest_asyncio
 
 from schemas.envelope import Event
 from schemas.exact_json import loads
+from tests.support import stack
 from tests.support.edge import (
     SESSION_TIMEOUT_S,
     Edge,
@@ -103,9 +104,12 @@ async def test_workers_that_join_die_and_wake_up_again_lose_and_repeat_nothing(v
     assert loads(store.entries["v/sum"]) == "".join(f"{number};" if number else ";" for number in range(59))
 
 
+@pytest.mark.skipif(
+    not (stack.given("TALLY_KAFKA_BOOTSTRAP_SERVERS") or stack.apache_kafka_is_installed()),
+    reason="the embedded broker keeps a member that left until its session expires",
+)
 async def test_a_stopped_worker_leaves_the_group_at_once(variables: Edge) -> None:
-    # The embedded broker forms a group in half the session time-out; an expired session would take all of it.
-    long_session = "40"
+    long_session = "60"
     worker = await variables.start_worker(kafka_session_timeout_s=long_session)
     await variables.publish(wave(0))
     await variables.drained()
@@ -116,7 +120,7 @@ async def test_a_stopped_worker_leaves_the_group_at_once(variables: Edge) -> Non
     await variables.publish(wave(1))
     await variables.drained()
 
-    assert monotonic() - started_at < 38
+    assert monotonic() - started_at < 45
     assert '"replayed":0' in follower.lines().replace(" ", "")
     assert '"behind":0' in follower.lines().replace(" ", "")
 
