@@ -73,12 +73,16 @@ class MemoryBatches:
                 arrivals, too_late = self._split_too_late(intake.arrivals, fences, known)
                 planned = plan((command for _, command in arrivals), stored, now=known.now, rules=self._rules)
                 composed = compose(arrivals, planned, stored, known)
-                await self._write(connection, planned, composed, known.now, intake.positions)
+                # Never back: what a zombie or a restarted worker sends again may end before what others applied.
+                positions = {
+                    partition: max(offset, fences[partition]) for partition, offset in intake.positions.items()
+                }
+                await self._write(connection, planned, composed, known.now, positions)
                 pass_point("before_commit")
         except Fenced:
             self.forget_positions(intake.positions)
             raise
-        self._left_at.update(intake.positions)
+        self._left_at.update(positions)
         committed = composed.committed
         committed.letters = [*intake.letters, *too_late, *committed.letters]
         return committed
