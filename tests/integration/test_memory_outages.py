@@ -45,16 +45,20 @@ class Door:
         task = asyncio.current_task()
         assert task is not None
         self._passages.add(task)
-        there, back = await asyncio.open_connection(*self._target)
+        ends = [writer]
         try:
+            there, back = await asyncio.open_connection(*self._target)
+            ends.append(back)
             async with asyncio.TaskGroup() as pumps:
                 pumps.create_task(_pump(reader, back))
                 pumps.create_task(_pump(there, writer))
         except* OSError:
             pass
         finally:
-            for end in (writer, back):
+            for end in ends:
                 end.transport.abort()
+                with contextlib.suppress(OSError):
+                    await end.wait_closed()
 
 
 async def _pump(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:

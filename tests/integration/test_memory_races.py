@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from tests.support.memory import Memory, command, memory_on, until
+from tests.support.memory import TIMEOUT_S, Memory, command, memory_on, until
 from topics.catalog import Topic
 from topics.codec import decode
 
@@ -90,7 +90,7 @@ async def test_a_worker_killed_at_any_point_applies_each_command_once(memory: Me
     await memory.publish(*events)
 
     process = await memory.start_worker(crash_at=f"{point}:2", batch_size=100)
-    assert await asyncio.wait_for(process.wait(), 60) == 137
+    assert await asyncio.wait_for(process.wait(), TIMEOUT_S) == 137
     await memory.start_worker(batch_size=100)
 
     outcomes = await memory.outcomes([event.id for event in events])

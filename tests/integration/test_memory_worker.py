@@ -9,7 +9,7 @@ import pytest_asyncio
 from schemas.envelope import Event
 from schemas.exact_json import dumps, loads
 from schemas.registry import parse
-from tests.support.memory import Memory, command, conversation, memory_on, until
+from tests.support.memory import TIMEOUT_S, Memory, command, conversation, memory_on, until
 from topics.catalog import Topic
 from topics.codec import decode
 from topics.records import Record
@@ -106,7 +106,7 @@ async def test_an_expiry_that_was_committed_is_published_though_the_worker_was_k
     async with memory_on(kafka_bootstrap_servers, database, topic_prefix) as memory:
         process = await memory.start_worker(purge_interval_s=0.5, crash_at="before_publishing_expiry")
         await memory.ask(command(type="String", value="short", ttl=1, ttl_unit="seconds"))
-        assert await asyncio.wait_for(process.wait(), 60) == 137
+        assert await asyncio.wait_for(process.wait(), TIMEOUT_S) == 137
         assert (await memory.records(Topic.MEMORY_CHANGES))[-1][1] is not None
         await memory.start_worker()
 

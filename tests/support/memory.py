@@ -23,7 +23,7 @@ from topics.connection import KafkaConnection
 from topics.publisher import Publisher
 from topics.records import Record
 
-TIMEOUT_S = 60.0
+TIMEOUT_S = 120.0
 Found = TypeVar("Found")
 _numbers = count(1)
 
