@@ -23,6 +23,7 @@ from workers.memory.batch import Committed, MemoryBatches
 from workers.memory.intake import take_in
 from workers.memory.publication import Publication
 from workers.memory.sweep import Sweep
+from workers.runtime import items
 from workers.runtime.health import Health
 from workers.runtime.postgres import BY_KEY, Database
 
@@ -209,6 +210,7 @@ async def filled(opened: Database) -> Database:
 
 _ADDRESSES = [f"default/workflow/w/patient/{number}/stage" for number in range(1, 500)]
 _NOW = datetime(2026, 11, 30, tzinfo=UTC)
+_QUERIES = {**store._QUERIES, **items._QUERIES}
 _ARGUMENTS: dict[str, tuple[object, ...]] = {
     "add_items": (_ADDRESSES,),
     "lock_items": (_ADDRESSES,),
@@ -243,7 +245,7 @@ _ARGUMENTS: dict[str, tuple[object, ...]] = {
 @pytest.mark.parametrize("name", _ARGUMENTS)
 async def test_no_statement_reads_a_whole_table(filled: Database, name: str) -> None:
     async with filled.session() as connection:
-        plan = await connection.fetch(f"EXPLAIN {store._QUERIES[name]}", *_ARGUMENTS[name])
+        plan = await connection.fetch(f"EXPLAIN {_QUERIES[name]}", *_ARGUMENTS[name])
 
     steps = [row[0].strip() for row in plan]
     for scan, condition in pairwise(steps):

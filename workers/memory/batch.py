@@ -22,6 +22,7 @@ from workers.memory import store
 from workers.memory.intake import Intake, Letter, letter, rows_to_add
 from workers.memory.store import Known, StoredOutcome
 from workers.runtime.crash_points import pass_point
+from workers.runtime.items import list_records, read_items
 from workers.runtime.postgres import Connection, Database
 
 #: Rows are never deleted, so an address that had one has one: so many of them need no insert.
@@ -123,7 +124,7 @@ class MemoryBatches:
         locked = {c.address for c in commands if c.address is not None and c.may_change}
         items = await store.lock_items(connection, sorted(locked)) if locked else {}
         if named - locked:
-            items.update(await store.read_items(connection, list(named - locked)))
+            items.update(await read_items(connection, list(named - locked)))
         self._require_rows(rows_to_add(commands) - items.keys())
         known = await store.read_known(connection, [command.key for command in commands])
         bases = needed_bases(commands, items)
@@ -131,7 +132,7 @@ class MemoryBatches:
             items,
             {key: outcome.digest for key, outcome in known.outcomes.items()},
             await store.read_bases(connection, bases) if bases else {},
-            {prefix: await store.list_records(connection, prefix, known.now) for prefix in needed_listings(commands)},
+            {prefix: await list_records(connection, prefix, known.now) for prefix in needed_listings(commands)},
         )
         return stored, known
 

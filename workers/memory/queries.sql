@@ -31,13 +31,6 @@ SELECT address, version, sequence, previous_version, erased_version, type, value
  ORDER BY address
    FOR NO KEY UPDATE;
 
--- name: read_items
--- Read items that are only read.
-SELECT address, version, sequence, previous_version, erased_version, type, value, writer,
-       change, changed_at, changed_by, expires_at, traceparent
-  FROM memory_items
- WHERE address = ANY($1::text[]);
-
 -- name: read_known
 -- The clock of the batch, and what was decided before. A statement of its own, after the locks: in one with them it
 -- would not see what another worker committed while the lock was waited for.
@@ -50,25 +43,6 @@ SELECT clock.now, known.command_key, known.digest, known.address, known.reply_ke
 SELECT v.address, v.version, v.type, v.value, v.writer, v.written_at, v.expires_at, v.command_key
   FROM unnest($1::text[], $2::bigint[]) AS wanted (address, version)
   JOIN memory_versions AS v ON v.address = wanted.address AND v.version = wanted.version;
-
--- name: list_records
--- A workflow's live conversation records, newest first, as many as fit into the given bytes; and how many there are.
-WITH there AS (
-    SELECT address, octet_length(value) AS bytes, changed_at
-      FROM memory_items
-     WHERE address >= $1 AND address < $2
-       AND type = 'conversation' AND expires_at > $3
-), ranked AS (
-    SELECT address,
-           count(*) OVER () AS total,
-           sum(bytes) OVER (ORDER BY changed_at DESC, address) - bytes AS bytes_before
-      FROM there
-)
-SELECT i.address, i.version, i.sequence, i.previous_version, i.erased_version, i.type, i.value, i.writer,
-       i.change, i.changed_at, i.changed_by, i.expires_at, i.traceparent, ranked.total
-  FROM ranked
-  JOIN memory_items AS i ON i.address = ranked.address
- WHERE ranked.bytes_before < $4;
 
 -- name: write_batch
 -- Everything a batch comes to, set by set. The counts tell whether each row found its place.

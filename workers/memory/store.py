@@ -10,15 +10,13 @@ from uuid import UUID
 import asyncpg
 
 from topics.catalog import Topic
-from workers.logic.memory.conversations import MAX_RECORD_BYTES, RECORD_TYPE, Listing
+from workers.logic.memory.conversations import RECORD_TYPE
 from workers.logic.memory.items import Item, Version
 from workers.runtime.postgres import Connection
 from workers.runtime.queries import load_queries
 
 _QUERIES = load_queries(__file__)
 _TOPIC = Topic.MEMORY_COMMANDS.value
-#: A listing's outcome takes 256 KiB; a filter may pass over what comes first.
-_LISTING_BYTES = 2 * MAX_RECORD_BYTES
 
 
 class StoredOutcome(NamedTuple):
@@ -80,11 +78,6 @@ async def lock_unlocked_items(connection: Connection, addresses: Sequence[str]) 
     return _by_address(await connection.fetch(_QUERIES["lock_unlocked_items"], addresses))
 
 
-async def read_items(connection: Connection, addresses: Sequence[str]) -> dict[str, Item]:
-    """Return the rows of addresses."""
-    return _by_address(await connection.fetch(_QUERIES["read_items"], addresses))
-
-
 async def read_newer(connection: Connection, published: Iterable[Item]) -> list[Item]:
     """Return the items that changed since what was published of them."""
     rows = await connection.fetch(_QUERIES["read_newer"], *_columns([(i.address, i.sequence) for i in published], 2))
@@ -102,14 +95,6 @@ async def read_bases(connection: Connection, wanted: Sequence[tuple[str, int]]) 
     """Return entries of the history by (address, version)."""
     rows = await connection.fetch(_QUERIES["read_bases"], *_columns(wanted, 2))
     return {(version.address, version.version): version for version in starmap(Version, rows)}
-
-
-async def list_records(connection: Connection, prefix: str, now: datetime) -> Listing:
-    """Return the conversation records whose addresses start with `prefix`, which ends in a slash."""
-    after_prefix = f"{prefix[:-1]}0"  # the character after the slash: exactly the addresses with the prefix lie between
-    rows = await connection.fetch(_QUERIES["list_records"], prefix, after_prefix, now, _LISTING_BYTES)
-    total = rows[0]["total"] if rows else 0
-    return Listing([Item(*row[:-1]) for row in rows], total, truncated=len(rows) < total)
 
 
 async def write_batch(
