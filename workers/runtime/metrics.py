@@ -24,7 +24,7 @@ class Metrics:
         )
         self.step_seconds = Histogram(
             "tally_step_seconds",
-            "A batch's steps: read, decide, write, publish, changelog",
+            "A batch's steps: commit (read, decide, write), publish, changelog",
             ("worker", "step"),
             buckets=_LATENCY_BUCKETS,
             registry=registry,

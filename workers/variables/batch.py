@@ -7,6 +7,7 @@ A batch in three steps: read, decide, write. Then what was committed is publishe
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from time import monotonic
@@ -119,17 +120,21 @@ class BatchProcessor:
         log_ends: Mapping[Lane, int],
     ) -> None:
         started = monotonic()
-        committed = await self._retry(lambda: self._commit(arrivals, records, log_ends), "postgres")
+        with self._step("commit"):
+            committed = await self._retry(lambda: self._commit(arrivals, records, log_ends), "postgres")
         pass_point("after_commit")
         changelog = self._update_table(committed)
         decision = committed.decision
         letters = [letter for _, letter in chain(intake.letters, decision.letters)]
         outgoing = [*decision.outgoing(), *letters, *intake.forwards]
-        await self._retry(lambda: self._publisher.publish(outgoing), "kafka")
+        with self._step("publish"):
+            await self._retry(lambda: self._publisher.publish(outgoing), "kafka")
         pass_point("after_publish")
-        await self._publish_changelog(changelog)
+        with self._step("changelog"):
+            await self._publish_changelog(changelog)
         pass_point("after_changelog")
-        self._account(len(records), intake, committed, outgoing, monotonic() - started)
+        done = len(arrivals) + len(intake.letters) + len(intake.forwards) + intake.unasked
+        self._account(done, intake, committed, outgoing, monotonic() - started)
 
     async def _commit(
         self, arrivals: Sequence[Arrival], records: Sequence[ReceivedRecord], log_ends: Mapping[Lane, int]
@@ -293,6 +298,11 @@ class BatchProcessor:
         self._metrics.batch_events.labels(worker).observe(records)
         self._log.info("batch", action="batch", records=records, ms=round(seconds * 1000, 2), **outcomes)
 
+    def _step(self, step: str) -> AbstractContextManager[None]:
+        """Time one step of a batch."""
+        timer: AbstractContextManager[None] = self._metrics.step_seconds.labels(self._health.worker, step).time()
+        return timer
+
     async def _publish_changelog(self, changelog: Sequence[Record]) -> None:
         self._table.note_published(await self._retry(lambda: self._publisher.publish(changelog), "kafka"))
 
@@ -304,7 +314,9 @@ class BatchProcessor:
     async def evict(self, grace_s: float) -> None:
         """Let ended executions that were not used for `grace_s` leave the table. Raises `Stopping`."""
         async with self._busy:
+            before = len(self._table)
             tombstones = self._table.evict(monotonic() - grace_s)
+            self._metrics.evicted.inc(before - len(self._table))
             await self._publish_changelog(tombstones)
             self._metrics.live_executions.set(len(self._table))
 
