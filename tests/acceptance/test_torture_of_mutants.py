@@ -32,7 +32,7 @@ async def test_a_seeded_bug_is_found(bug: str, kafka_bootstrap_servers: str, tmp
     faults, expected = EXPECTED[bug]
     plan = Plan(
         seed=4,
-        seconds=25,
+        seconds=20,
         logs=tmp_path,
         kafka=kafka_bootstrap_servers,
         pause_s=0.8,

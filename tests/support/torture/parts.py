@@ -31,7 +31,8 @@ PARTITIONS = 4
 SESSION_TIMEOUT_S = 4.0
 KINDS = ("variables", "memory")
 #: Exit codes that a torture explains: stopped (before it could listen to that too), killed, a named crash point.
-STOPPED = (0, -signal.SIGTERM)
+#: 255 is asyncio's "somebody else has fetched the code": Popen does when a signal meets a process that just ended.
+STOPPED = (0, -signal.SIGTERM, 255)
 EXPLAINED = (*STOPPED, -signal.SIGKILL, 137)
 _FIGURES = {
     "tally_events_total": "outcome",
