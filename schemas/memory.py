@@ -57,7 +57,6 @@ class _Retention(Data):
 class _WriteFields(_Retention):
     type: Text
     value: Json
-    conditional: bool | None = None
     on_conflict: Literal["fail", "merge"] = "fail"
 
 
@@ -85,14 +84,17 @@ class _RequestFields(NodeRequest):
     workflow: Text | None = None
 
 
-class _Condition(Data):
+class _Conditional(Data):
     conditional: bool | None = None
-    expected_version: CommandVersion | None = None
 
     @property
     def is_conditional(self) -> bool:
-        """Tell whether the command asked for a condition, even where it then lacks the version."""
+        """Tell whether a condition was asked for, even where it then lacks the version."""
         return self.conditional is True or "expected_version" in self.model_fields_set
+
+
+class _Condition(_Conditional):
+    expected_version: CommandVersion | None = None
 
 
 class MemoryWriteCommand(_CommandFields, _WriteFields, _Condition):
@@ -117,15 +119,12 @@ class MemoryUpdateCommand(_CommandFields, _UpdateFields, _Condition):
     read_version: Count | None = None
 
 
-class MemoryWriteRequest(_RequestFields, _WriteFields):
-    """`memory.write` of an execution."""
-
+class _RequestCondition(_Conditional):
     expected_version: RequestVersion | None = None
 
-    @property
-    def is_conditional(self) -> bool:
-        """Tell whether the write asked for a condition, even where it then lacks the version."""
-        return self.conditional is True or "expected_version" in self.model_fields_set
+
+class MemoryWriteRequest(_RequestFields, _WriteFields, _RequestCondition):
+    """`memory.write` of an execution."""
 
 
 class MemoryReadRequest(_RequestFields):
@@ -134,11 +133,11 @@ class MemoryReadRequest(_RequestFields):
     type: Text
 
 
-class MemoryForgetRequest(_RequestFields):
+class MemoryForgetRequest(_RequestFields, _RequestCondition):
     """`memory.forget` of an execution."""
 
 
-class MemoryUpdateRequest(_RequestFields, _UpdateFields):
+class MemoryUpdateRequest(_RequestFields, _UpdateFields, _RequestCondition):
     """`memory.update` of an execution."""
 
 
