@@ -3,6 +3,7 @@
 Nothing is altered that exists: a person decides about a partition count or a retention that others rely on.
 """
 
+import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
@@ -18,6 +19,8 @@ from topics.connection import KafkaConnection
 
 _REQUEST_TIMEOUT_MS = 15_000
 _ALREADY_EXISTS = 36
+_KNOWN_TIMEOUT_S = 30.0
+_KNOWN_PAUSE_S = 0.05
 #: From this many replicas on, a write waits for two of them: losing one loses nothing and stops nothing.
 _SAFE_REPLICATION = 3
 _FOR_EVER = -1
@@ -193,7 +196,10 @@ class TopicAdmin:
         await self._admin.close()
 
     async def create(self, *, partitions: int, replication: int) -> list[Topic]:
-        """Make the topics that are missing; return them. Raises `UsageError` when the broker refuses one."""
+        """Make the topics that are missing, wait until they can be used, and return them.
+
+        Raises `UsageError` when the broker refuses one.
+        """
         present = await self._present()
         missing = [spec for spec in CATALOG if spec.topic not in present]
         if not missing:
@@ -220,7 +226,24 @@ class TopicAdmin:
                 )
             if not code:
                 created.append(self._connection.logical(name))
+        await self._until_known([spec.topic for spec in missing])
         return created
+
+    async def _until_known(self, topics: Sequence[Topic]) -> None:
+        """Wait until every partition has a leader: a broker tells of a new topic a moment after it has made it."""
+        deadline = asyncio.get_running_loop().time() + _KNOWN_TIMEOUT_S
+        while asyncio.get_running_loop().time() < deadline:
+            present = [self._connection.wire_name(topic) for topic in await self._present() if topic in topics]
+            described = await self._admin.describe_topics(present) if len(present) == len(topics) else []
+            partitions = [partition for topic in described for partition in topic["partitions"]]
+            if partitions and all(partition["leader"] >= 0 for partition in partitions):
+                return
+            await asyncio.sleep(_KNOWN_PAUSE_S)
+        raise DependencyDown(
+            "Kafka",
+            self._connection.bootstrap_servers,
+            f"new topics have no leaders after {_KNOWN_TIMEOUT_S:g} s",
+        )
 
     async def existing(self) -> list[ExistingTopic]:
         """Return the catalog's topics that the broker has."""

@@ -204,11 +204,10 @@ def conflicts(
 
 async def _conflicts(settings: Settings, tenant: str, limit: int, *, follow: bool, json: bool) -> None:
     async with Subscriber(settings.kafka(), [Topic.MEMORY_CONFLICTS], start="beginning") as subscriber:
-        known = [
-            received.event
-            async for received in subscriber.until_end()
-            if received.event is not None and received.event.tenant == tenant
-        ]
+        kept = [received async for received in subscriber.until_end()]
+        # Partitions come one after the other: the broker's time brings them into one order.
+        kept.sort(key=lambda received: received.record.timestamp_ms)
+        known = [each.event for each in kept if each.event is not None and each.event.tenant == tenant]
         for event in known[-limit:]:
             _show_conflict(event, json=json)
         if not known and not json and not follow:

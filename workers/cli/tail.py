@@ -1,7 +1,6 @@
 """`tally tail`: what a topic carries, as lines for people or JSON for programs."""
 
 import sys
-from collections import deque
 from datetime import UTC, datetime
 from typing import Annotated
 
@@ -64,11 +63,10 @@ async def _tail(
             async for received in subscriber.until_end():
                 _show(received, json=json)
         else:
-            newest: deque[Received] = deque(maxlen=last)
-            async for received in subscriber.until_end():
-                newest.append(received)
+            kept = [received async for received in subscriber.until_end()]
             # Partitions come one after the other: the broker's time brings them into one order.
-            for received in sorted(newest, key=lambda received: received.record.timestamp_ms):
+            kept.sort(key=lambda received: received.record.timestamp_ms)
+            for received in kept[-last:] if last else []:
                 _show(received, json=json)
         if follow:
             async for received in subscriber:
