@@ -62,37 +62,26 @@ def _event(attributes: Mapping[str, Any], data: Any) -> Event:
             "envelope_invalid",
             f"specversion is {attributes.get('specversion')!r}; this reads {SPEC_VERSION!r}",
         )
-    found: dict[str, str] = {}
-    for name in _TEXT_ATTRIBUTES:
-        text = attributes.get(name)
-        if text is None:
-            continue
-        if not isinstance(text, str) or not text or len(text) > _MAX_ATTRIBUTE_CHARACTERS:
-            raise Rejection(
-                "envelope_invalid",
-                f"the attribute {name} must be a text of 1 to {_MAX_ATTRIBUTE_CHARACTERS} characters",
-            )
-        if "\x00" in text:
-            # PostgreSQL keeps identities as text, which cannot hold it.
-            raise Rejection("envelope_invalid", f"the attribute {name} holds a NUL character")
-        found[name] = text
-    for name in _REQUIRED:
-        if name not in found:
-            raise Rejection("envelope_invalid", f"the attribute {name} is missing; CloudEvents require it")
+    found = {name: text for name in _TEXT_ATTRIBUTES if (text := attributes.get(name)) is not None}
+    for name, text in found.items():
+        # PostgreSQL keeps identities as text, which cannot hold NUL.
+        if not isinstance(text, str) or not 0 < len(text) <= _MAX_ATTRIBUTE_CHARACTERS or "\x00" in text:
+            raise _unfit(name, text)
+    if "id" not in found or "source" not in found or "type" not in found:
+        name = next(name for name in _REQUIRED if name not in found)
+        raise Rejection("envelope_invalid", f"the attribute {name} is missing; CloudEvents require it")
     if data is None:
         data = {}
     if not isinstance(data, dict):
         raise Rejection("data_invalid", f"data is a JSON {type(data).__name__}; every type here takes an object")
-    return Event(
-        id=found["id"],
-        source=found["source"],
-        type=found["type"],
-        subject=found.get("subject"),
-        tenant=found.get("tenant", DEFAULT_TENANT),
-        time=found.get("time"),
-        replykey=found.get("replykey"),
-        traceparent=found.get("traceparent"),
-        data=data,
+    return Event(**found, data=data)
+
+
+def _unfit(name: str, text: object) -> Rejection:
+    if isinstance(text, str) and "\x00" in text and len(text) <= _MAX_ATTRIBUTE_CHARACTERS:
+        return Rejection("envelope_invalid", f"the attribute {name} holds a NUL character")
+    return Rejection(
+        "envelope_invalid", f"the attribute {name} must be a text of 1 to {_MAX_ATTRIBUTE_CHARACTERS} characters"
     )
 
 

@@ -1,16 +1,18 @@
 """A Kafka record before it is sent and after it was received."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from topics.catalog import Topic
 
 Headers = Sequence[tuple[str, bytes]]
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
-    """To be sent. Without `partition` the key decides by murmur2, as Java and aiokafka do."""
+class Record(NamedTuple):
+    """To be sent. Without `partition` the key decides by murmur2, as Java and aiokafka do.
+
+    A tuple, because a batch makes several for each of its events.
+    """
 
     topic: Topic
     key: bytes | None
@@ -19,8 +21,7 @@ class Record:
     partition: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ReceivedRecord:
+class ReceivedRecord(NamedTuple):
     """As it came; `topic` is the logical name."""
 
     topic: Topic

@@ -43,7 +43,7 @@ def rewrite(
             data = copy.deepcopy(event.data)
             change(data)
             value = encode(replace(event, data=data))
-            log[place] = replace(record, value=value)
+            log[place] = record._replace(value=value)
             if stored:
                 history.outcomes = [
                     row._replace(

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import NamedTuple
 from uuid import UUID
 
 from schemas.envelope import Event
@@ -19,8 +20,7 @@ from workers.logic.variables.step import SOURCE
 WORKER = "variables"
 
 
-@dataclass(frozen=True, slots=True)
-class Arrival:
+class Arrival(NamedTuple):
     """An event whose envelope and data are valid, in the partition where it belongs."""
 
     record: ReceivedRecord

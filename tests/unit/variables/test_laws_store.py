@@ -1,6 +1,7 @@
 """The store: nothing half-written, nothing that cannot be read back, one size, one order, one tenant."""
 
 from decimal import Decimal
+from typing import cast
 from uuid import UUID
 
 import pytest
@@ -263,7 +264,8 @@ def revised(run: Run) -> JsonObject:
     revision = run.revisions[-1]
     body = loads(revision.body)
     assert isinstance(body, dict)
-    return revised_event(run.state.key, revision.revision, UUID(int=1), body, revision.changes).data
+    event = revised_event(run.state.key, revision.revision, UUID(int=1), body, revision.changes)
+    return cast("JsonObject", loads(dumps(event.data)))
 
 
 def test_a_revision_shows_what_was_read_and_written_and_nothing_of_the_machine() -> None:

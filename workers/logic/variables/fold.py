@@ -76,12 +76,14 @@ _KEPT_AS_DEAD_LETTER = frozenset({"output_too_large", "store_too_large", "result
 
 @dataclass(frozen=True, slots=True)
 class Revision:
-    """What one event did. `body` (JSON) holds cause, reads and `late`; `changes` the entries that it set or deleted.
+    """What one event did: `said` holds cause, reads and `late`, `body` is the same as JSON.
 
+    `changes` are the entries that it set or deleted.
     `dead_letter` is a code and message when the event was recorded but its content could not be kept.
     """
 
     revision: int
+    said: JsonObject
     body: bytes
     changes: dict[str, bytes | None]
     outgoing: tuple[Outgoing, ...]
@@ -138,9 +140,11 @@ def _closed(step: Step, *, late: bool) -> Revision:
     revision = state.next_revision()
     if state.ended:
         lifecycle.finalize(step)
+    said = _body(step, late=late)
     return Revision(
         revision=revision,
-        body=dumps(_body(step, late=late)),
+        said=said,
+        body=dumps(said),
         outgoing=tuple(step.outgoing),
         changes=state.keep(),
         dead_letter=step.failure,

@@ -5,7 +5,6 @@ and never half changed: an event or request that cannot be accepted leaves it as
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Final, NamedTuple, cast
 
 from schemas.exact_json import JsonObject, JsonValue, dumps, loads
@@ -19,8 +18,7 @@ from workers.logic.variables.references import MISSING, Missing, descend
 _UNCHANGED: Final = object()
 
 
-@dataclass(frozen=True, slots=True)
-class ExecutionKey:
+class ExecutionKey(NamedTuple):
     """Nothing crosses a tenant: the same execution id of two tenants is two executions."""
 
     tenant: str

@@ -54,6 +54,8 @@ class Context:
     fork: ForkSource | None = None
     #: Only simulated runs look at it.
     memory: RealMemory | None = None
+    #: The identity of the event, where it is at hand already.
+    key: UUID | None = None
 
 
 class Outgoing(NamedTuple):
@@ -102,7 +104,7 @@ class Step:
     given: JsonObject = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.key = key_of(self.event)
+        self.key = self.context.key or key_of(self.event)
 
     @property
     def limits(self) -> Limits:

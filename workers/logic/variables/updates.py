@@ -6,7 +6,7 @@ from typing import cast
 from uuid import UUID
 
 from schemas.envelope import Event
-from schemas.exact_json import JsonObject, JsonValue, loads
+from schemas.exact_json import JsonObject, JsonValue, Raw, loads
 from schemas.identity import derived_id
 from schemas.limits import DEFAULT_LIMITS
 from workers.logic.variables import entries
@@ -19,7 +19,11 @@ _OVERHEAD_BYTES = 64
 
 def public_writes(changes: Mapping[str, bytes | None]) -> list[JsonValue]:
     """Return the variables that a revision set, as `{path, value}`; `removed` where one went away."""
-    return [_write(entry, changes[entry]) for entry in _public(changes)]
+    found = ((entry, changes[entry]) for entry in _public(changes))
+    return [
+        {**_path(entry), "removed": True} if data is None else {**_path(entry), "value": loads(data)}
+        for entry, data in found
+    ]
 
 
 def _public(changes: Mapping[str, bytes | None]) -> list[str]:
@@ -39,16 +43,25 @@ def _is_replaced(entry: str, changes: Mapping[str, bytes | None]) -> bool:
     return False
 
 
-def _write(entry: str, data: bytes | None) -> JsonObject:
-    said: JsonObject = {"removed": True} if data is None else {"value": loads(data)}
+def _path(entry: str) -> JsonObject:
     kind, *segments = entries.split(entry)
     match kind:
         case "w":
-            return {"path": ".".join(segments[1:]), "frame": segments[0], **said}
+            return {"path": ".".join(segments[1:]), "frame": segments[0]}
         case "k":
-            return {"path": ".".join(("memory", *segments)), **said}
+            return {"path": ".".join(("memory", *segments))}
         case _:
-            return {"path": ".".join(segments), **said}
+            return {"path": ".".join(segments)}
+
+
+def _written(entry: str, data: bytes | None) -> JsonObject:
+    """Return a write as it is published: the value stays the bytes that are stored."""
+    said: dict[str, object] = {**_path(entry)}
+    if data is None:
+        said["removed"] = True
+    else:
+        said["value"] = Raw(data)
+    return cast("JsonObject", said)
 
 
 def revised_event(
@@ -70,7 +83,7 @@ def revised_event(
         "revision": revision,
         "cause": body["cause"],
         "reads": cast("list[JsonValue]", reads[:shown_reads]),
-        "writes": [_write(entry, changes[entry]) for entry in writes[:shown_writes]],
+        "writes": [_written(entry, changes[entry]) for entry in writes[:shown_writes]],
         "late": body["late"],
     }
     if shown_reads < len(reads):
