@@ -25,6 +25,8 @@ from topics.records import ReceivedRecord
 Start: TypeAlias = Literal["beginning", "end"] | datetime | int
 _POLL_MS = 500
 _MAX_POLL_RECORDS = 1000
+#: The embedded broker answers a waiting fetch only when this is over, whatever arrives meanwhile.
+_FETCH_WAIT_MS = 100
 _REQUEST_TIMEOUT_MS = 30_000
 
 
@@ -92,6 +94,7 @@ class Subscriber:
             auto_offset_reset="earliest" if start == "beginning" else "latest",
             enable_auto_commit=False,
             max_poll_records=_MAX_POLL_RECORDS,
+            fetch_max_wait_ms=_FETCH_WAIT_MS,
             request_timeout_ms=_REQUEST_TIMEOUT_MS,
         )
 

@@ -4,11 +4,9 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
-import aiohttp
 from pydantic import SecretStr
 
 from topics.admin import TopicAdmin
@@ -110,16 +108,20 @@ async def _until_ready(local: Local, health: Mapping[str, int]) -> None:
 
 
 async def _all_ready(health_ports: Iterable[int]) -> None:
-    async with aiohttp.ClientSession() as session:
-        waiting = set(health_ports)
-        while waiting:
-            waiting -= {port for port in waiting if await _is_ready(session, port)}
-            await asyncio.sleep(_POLL_S)
+    waiting = set(health_ports)
+    while waiting:
+        waiting -= {port for port in waiting if await _is_ready(port)}
+        await asyncio.sleep(_POLL_S)
 
 
-async def _is_ready(session: aiohttp.ClientSession, port: int) -> bool:
+async def _is_ready(port: int) -> bool:
+    """Ask a worker's /readyz; an HTTP client would take longer to import than this to run."""
     try:
-        async with session.get(f"http://{ports.LOOPBACK}:{port}/readyz") as response:
-            return response.status == HTTPStatus.OK
-    except aiohttp.ClientError:
+        reader, writer = await asyncio.open_connection(ports.LOOPBACK, port)
+    except OSError:
         return False  # it does not listen yet
+    writer.write(b"GET /readyz HTTP/1.0\r\n\r\n")
+    try:
+        return b" 200 " in await reader.readline()
+    finally:
+        writer.close()
