@@ -49,6 +49,9 @@ class Settings(BaseSettings):
     batch_wait_s: float = Field(default=0.005, gt=0, le=10)
     #: Outcomes are kept at least as long as their input can come again: never below the topic's retention.
     outcome_retention_days: int = Field(default=8, ge=8, le=3650)
+    #: A finished execution and its history are deleted after this long. Never below the outcome retention: until then
+    #: its events may come again and must be known.
+    execution_retention_days: int = Field(default=90, ge=8, le=36500)
     #: An ended execution leaves the table after this long; late events rebuild it from PostgreSQL.
     ended_grace_s: float = Field(default=60.0, ge=0)
     purge_interval_s: float = Field(default=60.0, gt=0, le=600)
@@ -76,6 +79,12 @@ class Settings(BaseSettings):
             self.kafka_sasl_username and self.kafka_sasl_password
         ):
             raise ValueError("SASL needs TALLY_KAFKA_SASL_USERNAME and TALLY_KAFKA_SASL_PASSWORD")
+        return self
+
+    @model_validator(mode="after")
+    def _history_outlives_outcomes(self) -> Self:
+        if self.execution_retention_days < self.outcome_retention_days:
+            raise ValueError("TALLY_EXECUTION_RETENTION_DAYS must not be below TALLY_OUTCOME_RETENTION_DAYS")
         return self
 
     def kafka(self) -> KafkaConnection:

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Mapping
 from contextlib import AsyncExitStack, suppress
+from functools import partial
 from typing import cast
 
 from faust.types import TP
@@ -21,6 +22,7 @@ from workers.settings import Settings
 from workers.variables.application import VariablesApp, build_app, group_of, register
 from workers.variables.batch import BatchProcessor
 from workers.variables.driver import Fetch, FetchConsumer, broker_error
+from workers.variables.retention import delete_finished
 from workers.variables.store import Lane
 
 WORKER = "variables"
@@ -82,6 +84,7 @@ class _Session:
         stop: asyncio.Event,
     ) -> None:
         self._settings = settings
+        self._database = database
         self._health = health
         self._stop = stop
         self._assigned = False
@@ -143,7 +146,7 @@ class _Session:
             cast("FetchConsumer", self._app.consumer).finish(fetch)
 
     async def _tidy(self) -> None:
-        """Let ended executions leave the table, and old refusals the database."""
+        """Let ended executions leave the table, and old refusals and finished executions the database."""
         interval = min(_EVICTION_INTERVAL_S, max(0.1, self._settings.ended_grace_s / 2))
         looks = 0
         while True:
@@ -152,6 +155,14 @@ class _Session:
             await self._processor.evict(self._settings.ended_grace_s)
             if looks % _LOOKS_PER_FORGETTING == 0:
                 await self._processor.forget_refusals(self._settings.outcome_retention_days)
+                await self._delete_finished()
+
+    async def _delete_finished(self) -> None:
+        days = self._settings.execution_retention_days
+        action = partial(delete_finished, self._database, days)
+        deleted = await retry(action, name="postgres", health=self._health, stop=self._stop)
+        if deleted:
+            batch_logger(WORKER).info("finished executions deleted", action="retention", executions=deleted)
 
     async def _watch_group(self) -> None:
         """Say whether this worker has partitions and a broker that leads its group."""

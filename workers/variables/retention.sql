@@ -1,0 +1,20 @@
+-- name: delete_executions
+-- Delete some executions that ended before a moment, with their revisions. Those that a worker holds are passed over.
+WITH due AS (
+    SELECT tenant, execution_id
+      FROM executions
+     WHERE ended_at < clock_timestamp() - make_interval(days => $1)
+     ORDER BY ended_at
+     LIMIT $2
+       FOR UPDATE SKIP LOCKED
+), history AS (
+    DELETE FROM revisions
+     USING due
+     WHERE revisions.tenant = due.tenant AND revisions.execution_id = due.execution_id
+), heads AS (
+    DELETE FROM executions
+     USING due
+     WHERE executions.tenant = due.tenant AND executions.execution_id = due.execution_id
+    RETURNING 1
+)
+SELECT count(*) FROM heads;
