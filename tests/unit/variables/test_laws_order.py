@@ -4,7 +4,6 @@ import pytest
 
 from schemas.envelope import Event
 from schemas.exact_json import JsonObject
-from schemas.limits import Limits
 from tests.support.runs import Run, of_type
 from workers.logic.variables.references import MISSING
 
@@ -128,7 +127,7 @@ def test_an_older_request_that_is_answered_late_does_not_replace_the_newer_answe
     (newer,) = ask(run, "memory.read", "seen", key="b")
     run.say("activity.scheduled", activity_id="after-both", inputs={"v": "{{seen.value}}"})
 
-    (answer, ready) = found(run, newer, "new")
+    (_, ready) = found(run, newer, "new")
     assert ready.data["inputs"] == {"v": "new"}
     assert nodes(found(run, older, "old")) == [("node.answered", "seen")]
 
@@ -321,102 +320,59 @@ def test_a_request_of_the_own_iteration_is_meant_before_a_later_one_outside() ->
     assert ready.data["inputs"] == {"x": "inner"}
 
 
-# -- the end
-
-
-def test_what_must_wait_after_the_end_is_skipped_at_once() -> None:
+def test_of_three_requests_of_one_node_only_the_last_counts() -> None:
     run = started()
-    ask(run, "memory.read", "seen")
-    run.say("execution.cancelled")
+    first, second, third = (ask(run, "memory.read", "seen", key=key)[0] for key in ("a", "b", "c"))
 
-    events = run.say("activity.scheduled", activity_id="a", inputs={"x": "{{seen.value}}"})
+    for command, value in ((third, "third"), (second, "second"), (first, "first")):
+        found(run, command, value)
 
-    assert nodes(events)[0] == ("node.skipped", "a")
-    assert nodes(ask(run, "memory.write", "w"))[0] == ("node.skipped", "w")
-    assert nodes(run.say("activity.scheduled", activity_id="b", inputs={}))[0] == ("activity.ready", "b")
+    assert run.value("seen.value") == "third"
 
 
-def test_completion_waits_for_the_start() -> None:
-    run = Run()
-    assert run.say("execution.completed", output={"n": "{{input.n}}"}) == []
-
-    (finalized,) = run.start(input={"n": 3})
-
-    assert (finalized.data["status"], finalized.data["output"]) == ("completed", {"n": 3})
-
-
-def test_the_first_end_counts() -> None:
-    run = started()
-    run.say("execution.failed", error="e")
-    before = dict(run.entries)
-
-    for event_type, data in (("execution.completed", {}), ("execution.cancelled", {"reason": "r"})):
-        (finalized,) = run.say(event_type, **data)
-        assert (finalized.data["status"], finalized.data["late"]) == ("failed", True)
-    assert run.entries == before
-
-
-def test_of_two_completions_the_first_is_taken() -> None:
+def test_a_request_that_gives_a_variable_called_like_a_node_is_not_taken_for_that_node() -> None:
     run = started()
     (read,) = ask(run, "memory.read", "seen")
-    run.say("execution.completed", output=1)
-    run.say("execution.completed", output=2)
+    run.say("variables.set", variables={"gate": "{{seen.value}}"})
+    run.say("condition.evaluate", node_id="gate", condition="1 == 1")
 
-    assert of_type(found(run, read), "execution.finalized")[0].data["output"] == 1
+    found(run, read, "x")
 
-
-def test_a_run_that_failed_before_its_start_tells_its_parent_when_it_learns_of_it() -> None:
-    run = Run("child")
-    assert nodes(run.say("execution.failed", error="e")) == [("execution.finalized", None)]
-
-    finalized, told = run.start(parent={"execution_id": "p", "node_id": "sub"})
-
-    assert (finalized.data["status"], finalized.data["late"]) == ("failed", True)
-    assert (told.type, told.subject, told.data["status"]) == ("child.completed", "p", "failed")
+    assert run.value("gate") == "x"
 
 
-def test_a_request_that_waits_for_the_start_is_skipped_when_the_run_ends_before() -> None:
-    run = Run()
-    run.say("activity.scheduled", activity_id="a", inputs={"x": "{{input.n}}"})
-
-    skipped, _ = run.say("execution.failed", error="e")
-
-    assert (skipped.type, skipped.data["code"]) == ("node.skipped", "execution_ended")
-
-
-def test_variables_that_still_wait_at_the_end_are_dropped_without_an_answer() -> None:
+def test_a_reference_to_a_loop_that_is_being_opened_under_another_name_is_not_its_item() -> None:
     run = started()
     ask(run, "memory.read", "seen")
-    run.say("variables.set", variables={"x": "{{seen.value}}"})
+    run.say("foreach.open", node_id="loop", collection="{{seen.value}}", item_variable="item")
 
-    events = run.say("execution.cancelled")
+    (ready,) = run.say(
+        "activity.scheduled", activity_id="a", inputs={"x": "{{other}}"}, iteration=[{"node_id": "loop", "index": 0}]
+    )
 
-    assert [event.type for event in events] == ["execution.finalized"]
-    assert run.value("x") is MISSING
+    assert ready.data["inputs"] == {"x": None}
 
 
-def test_an_end_keeps_what_nodes_gave_before() -> None:
+def test_a_null_that_is_known_lets_the_fallback_be_waited_for() -> None:
     run = started()
-    run.say("condition.evaluate", node_id="gate", condition="1 == 1")
-    run.say("activity.scheduled", activity_id="a", inputs={})
-    run.say("condition.evaluate", node_id="gate", condition="{{a.n}} == 1")
-
-    run.say("execution.cancelled")
-
-    assert run.value("gate.result") is True
-    assert nodes(run.say("activity.scheduled", activity_id="b", inputs={}, after="a"))[0] == ("node.skipped", "b")
-
-
-def test_what_a_waiting_request_holds_is_limited() -> None:
-    run = Run(limits=Limits(waiting_bytes=500))
-    run.start()
-    run.output("big", {"text": "x" * 600})
-    run.say("activity.scheduled", activity_id="a", inputs={})
+    run.output("a", {"x": None})
     run.say("activity.scheduled", activity_id="b", inputs={})
+    assert run.say("activity.scheduled", activity_id="c", inputs={"v": "{{a.x || b.y}}"}) == []
 
-    (on_arrival,) = run.say("activity.scheduled", activity_id="c", inputs={"x": "{{big.text}}", "y": "{{a.n}}"})
-    assert run.say("activity.scheduled", activity_id="d", inputs={"x": "{{a.text}}", "y": "{{b.n}}"}) == []
-    (later,) = run.output("a", {"text": "x" * 600})
+    (ready,) = run.output("b", {"y": 2})
 
-    for failed in (on_arrival, later):
-        assert (failed.type, failed.data["code"]) == ("node.failed", "result_too_large")
+    assert ready.data["inputs"] == {"v": 2}
+
+
+def test_a_fallback_is_not_waited_for_any_more_once_the_first_choice_is_answered() -> None:
+    run = started()
+    for node in ("a", "b", "c"):
+        run.say("activity.scheduled", activity_id=node, inputs={})
+    run.say("activity.scheduled", activity_id="use", inputs={"v": "{{a.x || b.y}}"})
+    run.say("activity.scheduled", activity_id="more", inputs={"v": "{{a.x || b.y}}", "c": "{{c.z}}"})
+
+    (ready,) = run.output("a", {"x": 1})
+    assert ready.data["inputs"] == {"v": 1}
+
+    (ready,) = run.output("c", {"z": 3})
+    assert ready.data["inputs"] == {"v": 1, "c": 3}

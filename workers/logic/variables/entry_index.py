@@ -25,11 +25,10 @@ class EntryIndex:
     def forget(self, entry: str) -> None:
         """Take out the name of an entry that went away."""
         for index, group in self._groups(entry):
-            names = index.get(group)
-            if names is not None:
-                names.pop(entry, None)
-                if not names:
-                    del index[group]
+            names = index.setdefault(group, {})
+            names.pop(entry, None)
+            if not names:
+                del index[group]
 
     def _groups(self, entry: str) -> Iterator[tuple[dict[str, _Names], str]]:
         match entry[0]:

@@ -192,7 +192,5 @@ def _output_of(step: Step, frame: str, node_id: str, ended: JsonObject) -> JsonV
         names = cast("list[str]", ended["mapped"])
         mapped = {name: step.state.variable(frame, (name,)) for name in names}
         return {name: value for name, value in mapped.items() if value is not MISSING}
-    value = step.state.variable(frame, (node_id,))
-    if value is MISSING:
-        return None
+    value = cast("JsonValue", step.state.variable(frame, (node_id,)))
     return value["results"] if ended["type"] == _CLOSED_LOOP and isinstance(value, dict) else value

@@ -6,7 +6,7 @@ Each index keeps its requests in order, oldest first; none of them is searched f
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import takewhile
-from typing import Final, cast
+from typing import Final, TypeAlias, cast
 
 from schemas.exact_json import JsonObject, dumps, loads
 from workers.logic.variables import entries
@@ -14,6 +14,8 @@ from workers.logic.variables import entries
 #: Awaited like a request: `execution.started`.
 START: Final = "start"
 _Keys = dict[str, None]
+#: What an index finds requests by: a frame and a name, a domain, a loop, an awaited key.
+Group: TypeAlias = tuple[str, ...]
 _NONE: Final[_Keys] = {}
 
 
@@ -22,7 +24,8 @@ class Request:
     """One request as it arrived, or as it was sent.
 
     `awaits` maps the key of another open request (or `START`) to the paths that its answer binds; `gates` maps
-    it to the `after` texts (`NODE` or `NODE.PORT`) that must then hold. `bindings` is what was known on arrival.
+    it to the `after` texts (`NODE` or `NODE.PORT`) that must then hold, none where only its end matters.
+    `bindings` is what was known on arrival.
     """
 
     key: str
@@ -39,6 +42,8 @@ class Request:
     awaits: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     gates: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     bindings: JsonObject = field(default_factory=dict)
+    #: The paths of each reference in their order of preference, where any has more than one.
+    choices: tuple[tuple[str, ...], ...] = ()
     #: It could not run on arrival: its paths are bound, the present store is not asked.
     waited: bool = False
     #: Its command or its inputs went out: it waits for an answer from outside.
@@ -65,6 +70,7 @@ class Request:
         for name in ("awaits", "gates"):
             texts = cast("dict[str, list[str]]", fields.get(name, {}))
             fields[name] = {key: tuple(values) for key, values in texts.items()}
+        fields["choices"] = tuple(map(tuple, cast("list[list[str]]", fields.get("choices", ()))))
         fields["provides"] = tuple(cast("list[str]", fields.get("provides", ())))
         return cls(**fields)  # type: ignore[arg-type]
 
@@ -84,10 +90,10 @@ class OpenRequests:
 
     def __init__(self) -> None:
         self._by_key: dict[str, Request] = {}
-        self._by_place: dict[tuple[str, str], _Keys] = {}
-        self._by_domain: dict[str, _Keys] = {}
-        self._in_loop: dict[str, _Keys] = {}
-        self._waiters: dict[str, _Keys] = {}
+        self._by_place: dict[Group, _Keys] = {}
+        self._by_domain: dict[Group, _Keys] = {}
+        self._in_loop: dict[Group, _Keys] = {}
+        self._waiters: dict[Group, _Keys] = {}
         self._waiting: dict[str, Waiting] = {}
 
     def __len__(self) -> int:
@@ -117,7 +123,7 @@ class OpenRequests:
         if request.awaits or request.gates:
             waiting = self._waiting[key] = Waiting(dict.fromkeys(request.awaited), dict(request.bindings))
             for awaited in waiting.left:
-                self._waiters.setdefault(awaited, {})[key] = None
+                self._waiters.setdefault((awaited,), {})[key] = None
             for awaited, bound in (answers or {}).items():
                 self.take_answer(key, awaited, bound)
                 self.count_answer(key, len(dumps(bound)))
@@ -136,7 +142,7 @@ class OpenRequests:
         waiting = self._waiting[key]
         waiting.left.pop(awaited, None)
         waiting.bound.update(bound)
-        _discard(self._waiters, awaited, key)
+        _discard(self._waiters, (awaited,), key)
 
     def count_answer(self, key: str, size: int) -> int:
         """Count an answer that is kept for the waiting request `key`; return the bytes of all of them."""
@@ -148,15 +154,15 @@ class OpenRequests:
     def _stop_waiting(self, key: str) -> None:
         waiting = self._waiting.pop(key, None)
         for awaited in waiting.left if waiting is not None else ():
-            _discard(self._waiters, awaited, key)
+            _discard(self._waiters, (awaited,), key)
 
-    def _groups(self, request: Request) -> Iterator[tuple[dict[object, _Keys], object, "Callable[[Request], int]"]]:
+    def _groups(self, request: Request) -> "Iterator[tuple[dict[Group, _Keys], Group, Callable[[Request], int]]]":
         for name in request.provides:
-            yield cast("dict[object, _Keys]", self._by_place), (request.frame, name), _number
+            yield self._by_place, (request.frame, name), _number
         if request.domain is not None:
-            yield cast("dict[object, _Keys]", self._by_domain), request.domain, _turn
+            yield self._by_domain, (request.domain,), _turn
         for frame in entries.outward(request.frame)[:-1]:
-            yield cast("dict[object, _Keys]", self._in_loop), frame[: frame.rindex("[") + 1], _number
+            yield self._in_loop, (frame[: frame.rindex("[") + 1],), _number
 
     def _insert(self, keys: _Keys, request: Request, order: Callable[[Request], int]) -> None:
         last = next(reversed(keys), None)
@@ -182,20 +188,20 @@ class OpenRequests:
 
     def first_in(self, domain: str) -> Request | None:
         """Return the request whose turn it is at an address or in a namespace."""
-        key = next(iter(self._by_domain.get(domain, _NONE)), None)
+        key = next(iter(self._by_domain.get((domain,), _NONE)), None)
         return None if key is None else self._by_key[key]
 
     def in_domain(self, domain: str) -> list[str]:
         """Return the keys of the requests at an address or in a namespace, in their order."""
-        return list(self._by_domain.get(domain, _NONE))
+        return list(self._by_domain.get((domain,), _NONE))
 
     def in_loop(self, loop_frames: str) -> list[str]:
         """Return the keys of the requests in all iterations of a loop, and in the loops within them."""
-        return list(self._in_loop.get(loop_frames, _NONE))
+        return list(self._in_loop.get((loop_frames,), _NONE))
 
     def waiting_for(self, awaited: str) -> list[Request]:
         """Return the requests that wait for `awaited`."""
-        return sorted((self._by_key[key] for key in self._waiters.get(awaited, _NONE)), key=_number)
+        return sorted((self._by_key[key] for key in self._waiters.get((awaited,), _NONE)), key=_number)
 
     def waiting(self, key: str) -> Waiting | None:
         """Return what a request still waits for; None when it never had to wait for an answer."""
@@ -206,7 +212,7 @@ class OpenRequests:
         waiting = self._waiting.get(request.key)
         if waiting is not None and waiting.left:
             return False
-        return request.domain is None or next(iter(self._by_domain[request.domain])) == request.key
+        return request.domain is None or next(iter(self._by_domain[request.domain,])) == request.key
 
 
 def _number(request: Request) -> int:
@@ -217,9 +223,8 @@ def _turn(request: Request) -> int:
     return request.turn
 
 
-def _discard(index: "dict[object, _Keys] | dict[str, _Keys]", group: object, key: str) -> None:
-    keys = cast("dict[object, _Keys]", index).get(group)
-    if keys is not None:
-        keys.pop(key, None)
-        if not keys:
-            del cast("dict[object, _Keys]", index)[group]
+def _discard(index: dict[Group, _Keys], group: Group, key: str) -> None:
+    keys = index[group]
+    keys.pop(key, None)
+    if not keys:
+        del index[group]

@@ -6,6 +6,7 @@ awaited is filled from that very request's answer, however often the node is ask
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from typing import cast
 
 from schemas.errors import Rejection
 from schemas.exact_json import JsonObject, JsonValue
@@ -54,9 +55,9 @@ def accept(step: Step, asked: Asked, *, also_awaits: Iterable[str] = ()) -> None
     gates, closed = gates_of(step, asked)
     awaits = awaits_of(step, asked, gates)
     for key in also_awaits:
-        awaits.setdefault(key, ())
+        gates.setdefault(key, ())
     if asked.needs_start and not state.started:
-        awaits.setdefault(START, ())
+        gates.setdefault(START, ())
     must_wait = bool(awaits or gates) or (
         asked.domain is not None and state.requests.first_in(asked.domain) is not None
     )
@@ -74,6 +75,7 @@ def accept(step: Step, asked: Asked, *, also_awaits: Iterable[str] = ()) -> None
         awaits=awaits,
         gates=gates,
         bindings=known_values(step.lookup_in(asked.frame), asked.references, awaits) if must_wait else {},
+        choices=_choices(asked.references) if awaits else (),
         waited=must_wait,
         event_id=step.event.id,
         source=step.event.source,
@@ -86,6 +88,11 @@ def accept(step: Step, asked: Asked, *, also_awaits: Iterable[str] = ()) -> None
         _wait(step, request)
     else:
         step.runnable[request.key] = None
+
+
+def _choices(references: Iterable[Reference]) -> tuple[tuple[str, ...], ...]:
+    choices = tuple(tuple(map(str, reference.paths)) for reference in references)
+    return choices if any(len(paths) > 1 for paths in choices) else ()
 
 
 def wait_for_turn(step: Step, request: Request, references: Iterable[Reference]) -> None:
@@ -192,9 +199,7 @@ def settle(step: Step, run: Callable[[Step, Request], None]) -> None:
             continue
         key = next(iter(step.runnable))
         del step.runnable[key]
-        request = step.state.requests.get(key)
-        if request is None:
-            continue
+        request = cast("Request", step.state.requests.get(key))
         mark = step.mark()
         try:
             run(step, request)
@@ -242,11 +247,31 @@ def _unlock(step: Step, waiting: Request, key: str, ending: Ending | None) -> No
         if value is not MISSING:
             bound[text] = value
     step.state.take_answer(waiting, key, bound)
-    if not _run_if_free(step, waiting):
-        try:
-            _check_held(step, waiting, step.state.save_answer(waiting, key, bound))
-        except Rejection as rejection:
-            fail(step, waiting, rejection)
+    needless = _not_needed_any_more(step, waiting)
+    for other in needless:
+        step.state.take_answer(waiting, other, {})
+    if _run_if_free(step, waiting):
+        return
+    for other in needless:
+        step.state.save_answer(waiting, other, {})
+    try:
+        _check_held(step, waiting, step.state.save_answer(waiting, key, bound))
+    except Rejection as rejection:
+        fail(step, waiting, rejection)
+
+
+def _not_needed_any_more(step: Step, waiting: Request) -> list[str]:
+    """Return the awaited requests whose paths are only fallbacks of what is known by now not to be null."""
+    state = step.state.requests.waiting(waiting.key)
+    if state is None or not waiting.choices:
+        return []
+    needed: set[str] = set()
+    for paths in waiting.choices:
+        for path in paths:
+            needed.add(path)
+            if state.bound.get(path) is not None:
+                break
+    return [key for key in state.left if key not in waiting.gates and needed.isdisjoint(waiting.awaits[key])]
 
 
 def _output_of(step: Step, ending: Ending, name: str) -> JsonValue | Missing:

@@ -41,10 +41,7 @@ def settings_of(state: ExecutionState) -> JsonObject | None:
     """Return what `simulation` says of the run; None for a real one."""
     if not state.simulated:
         return None
-    meta = state.read(entries.META)
-    asked = meta.get("simulation") if isinstance(meta, dict) else None
-    if asked is None or asked is False:
-        return None
+    asked = cast("JsonObject", state.read(entries.META))["simulation"]
     return asked if isinstance(asked, dict) else {}
 
 
