@@ -124,7 +124,7 @@ class WriteRevisions:
         for start in range(0, len(events), size):
             facts = Facts(datetime.now(UTC), DEFAULT_LIMITS, {}, {}, self._states, {})
             decision = decide([_arrival(event) for event in events[start : start + size]], facts)
-            self._batches.append((head_rows(decision, self._states), decision.revisions))
+            self._batches.append((head_rows(decision, self._states, {}), decision.revisions))
             self.published += [sent.value or b"" for sent in decision.outgoing()]
 
     async def run(self) -> float:

@@ -21,6 +21,8 @@ CREATE TABLE executions (
     status text NOT NULL,
     -- The fold's own head, as JSON bytes: what the next decision needs beside the entries.
     head bytea NOT NULL,
+    -- Where its last batch began: what came before is published, the rest is for sure once the next batch is written.
+    unpublished_from bigint NOT NULL DEFAULT 1,
     workflow text,
     parent_execution_id text,
     -- When the first event of it came, which may be an output that overtook its execution.started. Never changes.

@@ -11,7 +11,7 @@ class Metrics:
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self.registry = registry
-        #: `outcome`: applied, replayed, unrecorded, rejected, forwarded, behind.
+        #: `outcome`: applied, replayed, handed_over, unrecorded, rejected, forwarded, behind.
         self.events = Counter("tally_events", "Events by what became of them", ("worker", "outcome"), registry=registry)
         self.published = Counter("tally_published", "Records published", ("worker", "topic"), registry=registry)
         self.batches = Counter("tally_batches", "Batches committed", ("worker",), registry=registry)

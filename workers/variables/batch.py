@@ -31,8 +31,9 @@ from workers.runtime.postgres import Connection, Database
 from workers.runtime.retry import retry
 from workers.variables import store
 from workers.variables.decision import Decision, Facts, decide, head_rows
+from workers.variables.handover import taken_over
 from workers.variables.intake import Arrival, Intake, take_in
-from workers.variables.store import Head, Lane
+from workers.variables.store import Head, Known, Lane
 from workers.variables.table import ExecutionTable, LiveExecution
 
 Result = TypeVar("Result")
@@ -73,6 +74,9 @@ class Read:
     facts: Facts
     loaded: dict[ExecutionKey, Loaded] = field(default_factory=dict)
     unused: set[ExecutionKey] = field(default_factory=set)
+    #: What the owner before us may not have published: from which revision on, and the revisions.
+    taken: dict[ExecutionKey, int] = field(default_factory=dict)
+    unpublished: dict[UUID, Known] = field(default_factory=dict)
 
 
 class BatchProcessor:
@@ -142,6 +146,7 @@ class BatchProcessor:
         async with self._database.transaction() as connection:
             read = await self._read(connection, arrivals, records, log_ends)
             decision = await self._decide(connection, arrivals, read)
+            decision.handed_over = {key: row for key, row in read.unpublished.items() if key not in decision.replayed}
             await self._write(connection, read, decision)
             pass_point("before_commit")
         return Committed(decision, read.loaded, len(read.behind))
@@ -172,6 +177,9 @@ class BatchProcessor:
         refused = await store.known_refusals(connection, behind) if behind else {}
         undecided = [arrival for arrival in arrivals if arrival.key not in known]
         wanted = {arrival.execution: heads[arrival.execution] for arrival in undecided}
+        ours = {key for key, head in heads.items() if self._table.continues(partition_of[key], key, head.revision)}
+        taken = taken_over(heads, ours, wanted, known.values())
+        unpublished = await store.revisions_from(connection, taken) if taken else {}
         loaded = await self._load(connection, wanted, partition_of)
         facts = Facts(
             now=now or await store.database_now(connection),
@@ -182,7 +190,8 @@ class BatchProcessor:
             forks=await self._forks(connection, undecided),
             memory=RealMemory(self._rules),
         )
-        return Read(positions, behind, facts, loaded, {key for key in strangers if heads[key].data is None})
+        unused = {key for key in strangers if heads[key].data is None}
+        return Read(positions, behind, facts, loaded, unused, taken, unpublished)
 
     async def _load(
         self, connection: Connection, heads: Mapping[ExecutionKey, Head], partition_of: Mapping[ExecutionKey, int]
@@ -245,7 +254,7 @@ class BatchProcessor:
             connection,
             self._group,
             now=read.facts.now,
-            heads=head_rows(decision, read.facts.states),
+            heads=head_rows(decision, read.facts.states, read.taken),
             revisions=decision.revisions,
             refusals=decision.refusals,
             positions=read.positions,
@@ -282,6 +291,7 @@ class BatchProcessor:
         outcomes = {
             "applied": len(decision.revisions),
             "replayed": len(decision.replayed),
+            "handed_over": len(decision.handed_over),
             "unrecorded": decision.unrecorded + intake.unasked,
             "rejected": len(intake.letters) + len(decision.letters),
             "forwarded": len(intake.forwards),
@@ -314,11 +324,21 @@ class BatchProcessor:
     async def evict(self, grace_s: float) -> None:
         """Let ended executions that were not used for `grace_s` leave the table. Raises `Stopping`."""
         async with self._busy:
+            unused_since = monotonic() - grace_s
+            await self._note_published(self._table.leaving(unused_since))
             before = len(self._table)
-            tombstones = self._table.evict(monotonic() - grace_s)
+            tombstones = self._table.evict(unused_since)
             self._metrics.evicted.inc(before - len(self._table))
             await self._publish_changelog(tombstones)
             self._metrics.live_executions.set(len(self._table))
+
+    async def _note_published(self, revisions: Mapping[ExecutionKey, int]) -> None:
+        async def note() -> None:
+            async with self._database.session() as connection:
+                await store.note_published(connection, revisions)
+
+        if revisions:
+            await self._retry(note, "postgres")
 
     async def forget_refusals(self, older_than_days: int) -> None:
         """Forget refusals whose records no topic holds any more. Raises `Stopping`."""

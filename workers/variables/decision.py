@@ -17,6 +17,7 @@ from workers.logic.variables import fold
 from workers.logic.variables.state import ExecutionKey, ExecutionState
 from workers.logic.variables.step import Context, ForkSource, RealMemory
 from workers.logic.variables.updates import revised_event
+from workers.variables.handover import unpublished_from
 from workers.variables.intake import Arrival, refusal
 from workers.variables.rows import (
     decode_changes,
@@ -53,6 +54,8 @@ class Decision:
     #: Revised executions -> the entries they changed, the last change of each.
     changes: dict[ExecutionKey, dict[str, bytes | None]] = field(default_factory=dict)
     replayed: dict[UUID, Known] = field(default_factory=dict)
+    #: What the owner before us may not have published, as far as it did not come again itself.
+    handed_over: dict[UUID, Known] = field(default_factory=dict)
     fresh: list[Record] = field(default_factory=list)
     #: Outcomes that nobody waits for any more.
     unrecorded: int = 0
@@ -61,7 +64,8 @@ class Decision:
     def outgoing(self) -> list[Record]:
         """Return the records to publish: what earlier deliveries should have sent, in its order, then the new."""
         records: list[Record] = []
-        for known in sorted(self.replayed.values(), key=lambda known: known.revision):
+        again = {**self.handed_over, **self.replayed}
+        for known in sorted(again.values(), key=lambda known: known.revision):
             records += _stored_records(known)
         return records + self.fresh
 
@@ -77,11 +81,15 @@ def decide(arrivals: Iterable[Arrival], facts: Facts) -> Decision:
     return decision
 
 
-def head_rows(decision: Decision, states: Mapping[ExecutionKey, ExecutionState]) -> list[HeadRow]:
-    """Return the heads of the revised executions."""
+def head_rows(
+    decision: Decision, states: Mapping[ExecutionKey, ExecutionState], taken: Mapping[ExecutionKey, int]
+) -> list[HeadRow]:
+    """Return the heads of the revised executions; of those `taken` over, more than this batch is unpublished."""
+    revised = {key: states[key] for key in decision.changes}
+    first = unpublished_from(decision.revisions, {key: state.revision for key, state in revised.items()}, taken)
     return [
-        HeadRow(key, state.revision, state.status, state.head, state.workflow, state.parent_execution_id)
-        for key, state in ((key, states[key]) for key in decision.changes)
+        HeadRow(key, state.revision, state.status, state.head, state.workflow, state.parent_execution_id, first[key])
+        for key, state in revised.items()
     ]
 
 

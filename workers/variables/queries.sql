@@ -25,7 +25,7 @@ SELECT tenant, execution_id, 0, 'open', ''::bytea, now(), now()
 
 -- name: lock_heads
 -- Lock the heads in one order for every worker; the newest committed row comes back, with the database's clock.
-SELECT executions.tenant, executions.execution_id, revision, head, clock_timestamp() AS now
+SELECT executions.tenant, executions.execution_id, revision, head, unpublished_from, clock_timestamp() AS now
   FROM executions
   JOIN unnest($1::text[], $2::text[]) AS wanted (tenant, execution_id)
     ON executions.tenant = wanted.tenant AND executions.execution_id = wanted.execution_id
@@ -38,6 +38,15 @@ SELECT executions.tenant, executions.execution_id, revision, head, clock_timesta
 SELECT event_key, digest, tenant, execution_id, revision, body, changes, outgoing
   FROM revisions
  WHERE event_key = ANY($1::uuid[]);
+
+-- name: revisions_from
+-- The revisions of these executions from a number on, as they are stored.
+SELECT event_key, digest, revisions.tenant, revisions.execution_id, revisions.revision, body, changes, outgoing
+  FROM revisions
+  JOIN unnest($1::text[], $2::text[], $3::bigint[]) AS wanted (tenant, execution_id, revision)
+    ON revisions.tenant = wanted.tenant
+   AND revisions.execution_id = wanted.execution_id
+   AND revisions.revision >= wanted.revision;
 
 -- name: known_rejections
 -- Which of these records were refused before, and why.
@@ -65,11 +74,12 @@ WITH moved_heads AS (
            head = new.head,
            workflow = new.workflow,
            parent_execution_id = new.parent_execution_id,
+           unpublished_from = new.unpublished_from,
            started_at = COALESCE(started_at, CASE WHEN new.status <> 'open' THEN $1::timestamptz END),
            ended_at = CASE WHEN new.status NOT IN ('open', 'running') THEN COALESCE(ended_at, $1::timestamptz) END,
            updated_at = $1::timestamptz
-      FROM unnest($2::text[], $3::text[], $4::bigint[], $5::text[], $6::bytea[], $7::text[], $8::text[])
-        AS new (tenant, execution_id, revision, status, head, workflow, parent_execution_id)
+      FROM unnest($2::text[], $3::text[], $4::bigint[], $5::text[], $6::bytea[], $7::text[], $8::text[], $27::bigint[])
+        AS new (tenant, execution_id, revision, status, head, workflow, parent_execution_id, unpublished_from)
      WHERE executions.tenant = new.tenant AND executions.execution_id = new.execution_id
     RETURNING 1
 ), appended AS (
@@ -97,6 +107,23 @@ SELECT (SELECT count(*) FROM moved_heads) AS heads,
        (SELECT count(*) FROM appended) AS revisions,
        (SELECT count(*) FROM refused) AS rejections,
        (SELECT count(*) FROM moved_positions) AS positions;
+
+-- name: note_published
+-- Everything of these executions is published: whoever meets them next need not send their last batch again.
+WITH mine AS (
+    SELECT executions.tenant, executions.execution_id
+      FROM executions
+      JOIN unnest($1::text[], $2::text[], $3::bigint[]) AS published (tenant, execution_id, revision)
+        ON executions.tenant = published.tenant
+       AND executions.execution_id = published.execution_id
+       AND executions.revision = published.revision
+     ORDER BY executions.tenant, executions.execution_id
+       FOR NO KEY UPDATE OF executions
+)
+UPDATE executions
+   SET unpublished_from = revision + 1
+  FROM mine
+ WHERE executions.tenant = mine.tenant AND executions.execution_id = mine.execution_id;
 
 -- name: drop_unused_rows
 -- Take back the rows of executions of which nothing was recorded. The caller holds their locks.

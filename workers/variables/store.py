@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
+import asyncpg
+
 from topics.catalog import Topic
 from topics.records import ReceivedRecord
 from workers.logic.variables.state import ExecutionKey
@@ -21,10 +23,14 @@ Lane = tuple[Topic, int]
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """An execution's committed revision; `data` is None before the first."""
+    """An execution's committed revision; `data` is None before the first.
+
+    From `unpublished_from` on, revisions were committed by the last batch, which may not have published them.
+    """
 
     revision: int
     data: bytes | None
+    unpublished_from: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +65,7 @@ class HeadRow:
     head: bytes
     workflow: str | None
     parent_execution_id: str | None
+    unpublished_from: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +104,7 @@ async def lock_heads(
     rows = await connection.fetch(_QUERIES["lock_heads"], *_columns(executions))
     heads = {
         ExecutionKey(row["tenant"], row["execution_id"]): Head(
-            row["revision"], row["head"] if row["revision"] else None
+            row["revision"], row["head"] if row["revision"] else None, row["unpublished_from"]
         )
         for row in rows
     }
@@ -106,7 +113,15 @@ async def lock_heads(
 
 async def known_events(connection: Connection, keys: Collection[UUID]) -> dict[UUID, Known]:
     """Return those of `keys` that were applied before."""
-    rows = await connection.fetch(_QUERIES["known_events"], keys)
+    return _known(await connection.fetch(_QUERIES["known_events"], keys))
+
+
+async def revisions_from(connection: Connection, revisions: Mapping[ExecutionKey, int]) -> dict[UUID, Known]:
+    """Return the stored revisions of executions from a number on."""
+    return _known(await connection.fetch(_QUERIES["revisions_from"], *_columns(revisions), list(revisions.values())))
+
+
+def _known(rows: Iterable[asyncpg.Record]) -> dict[UUID, Known]:
     return {
         row["event_key"]: Known(
             key=row["event_key"],
@@ -195,10 +210,16 @@ async def write_batch(
         [topic.value for topic, _ in positions],
         [partition for _, partition in positions],
         list(positions.values()),
+        [head.unpublished_from for head in heads],
     )
     expected = (len(heads), len(revisions), len(refusals), len(positions))
     if row is None or tuple(row.values()) != expected:
         raise RuntimeError(f"a batch of {expected} heads, revisions, refusals, positions wrote {row}")
+
+
+async def note_published(connection: Connection, revisions: Mapping[ExecutionKey, int]) -> None:
+    """Note that executions are published up to these revisions, where they are the newest."""
+    await connection.execute(_QUERIES["note_published"], *_columns(revisions), list(revisions.values()))
 
 
 async def drop_unused(connection: Connection, executions: Collection[ExecutionKey]) -> None:

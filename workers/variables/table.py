@@ -181,6 +181,11 @@ class ExecutionTable(faust.Table[bytes, bytes]):
         """Return what the table holds of an execution, proved or not."""
         return self.partitions_held.get(partition, {}).get(key)
 
+    def continues(self, partition: int, key: ExecutionKey, revision: int) -> bool:
+        """Say whether this worker itself made and published the execution's newest revision."""
+        live = self.live(partition, key)
+        return live is not None and live.state is not None and live.revision == revision
+
     def change(
         self,
         partition: int,
@@ -219,6 +224,15 @@ class ExecutionTable(faust.Table[bytes, bytes]):
             *(_record(partition, key, entry, value) for entry, value in kept.items()),
             *self.change(partition, key, rebuilt, changes),
         ]
+
+    def leaving(self, before: float) -> dict[ExecutionKey, int]:
+        """Return the revisions of those that `evict` would drop and whose newest revision this worker published."""
+        return {
+            key: live.revision
+            for executions in self.partitions_held.values()
+            for key, live in executions.items()
+            if live.ended and live.used_at < before and live.state is not None
+        }
 
     def evict(self, before: float) -> list[Record]:
         """Drop the ended executions last used before `before` (monotonic seconds); return their tombstones."""

@@ -1,0 +1,43 @@
+"""What the owner before us may have committed and not published: it goes out before anything newer.
+
+A worker is killed between its commit and its publication; the records of that batch come again to the next owner. But
+they come by topic: the outcome that made revision 27 may come after an event that makes revision 28. So the row of an
+execution says where its last batch began. Whoever meets it first publishes from there.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
+
+from workers.logic.variables.state import ExecutionKey
+from workers.variables.store import Head, Known, RevisionRow
+
+
+def taken_over(
+    heads: Mapping[ExecutionKey, Head],
+    ours: Collection[ExecutionKey],
+    undecided: Iterable[ExecutionKey],
+    known: Iterable[Known],
+) -> dict[ExecutionKey, int]:
+    """Return, for executions of which this batch publishes something, the revision to publish from.
+
+    `ours` are those whose last batch this worker has published itself. Of `known` events that lie before the last
+    batch nothing is due: everything up to them was published.
+    """
+    touched = set(undecided)
+    touched |= {
+        each.execution
+        for each in known
+        if each.execution in heads and each.revision >= heads[each.execution].unpublished_from
+    }
+    return {key: heads[key].unpublished_from for key in touched if key not in ours and heads[key].data is not None}
+
+
+def unpublished_from(
+    revisions: Iterable[RevisionRow], last: Mapping[ExecutionKey, int], taken: Mapping[ExecutionKey, int]
+) -> dict[ExecutionKey, int]:
+    """Return where the batch that is written now begins for each execution; `last` are its last revisions.
+
+    What is taken over is not published yet either: it stays due until this batch is.
+    """
+    counts = Counter(row.execution for row in revisions)
+    return {key: taken.get(key, revision - counts[key] + 1) for key, revision in last.items()}
