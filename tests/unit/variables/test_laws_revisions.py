@@ -62,7 +62,7 @@ def test_a_revision_shows_frames_the_scratchpad_and_what_was_removed() -> None:
     assert revised(run)["writes"][0] == {"path": "memory.n.k", "value": 1}
     run.output("a", {"x": 1})
     run.say("activity.failed", activity_id="a", error="e")
-    assert public_writes(run.revisions[-1].changes) == [{"path": "a", "removed": True}]
+    assert public_writes(run.revisions[-1].changes) == revised(run)["writes"] == [{"path": "a", "removed": True}]
 
 
 def test_a_revision_names_the_reader_where_it_is_another_node_than_the_cause() -> None:
@@ -207,6 +207,7 @@ def test_a_child_in_a_loop_answers_the_iteration_that_asked() -> None:
     place = [{"node_id": "loop", "index": 0}]
     child, parent = Run("child"), Run("parent")
     child.start(parent={"execution_id": "parent", "node_id": "sub", "iteration": place})
+    assert child.state.parent_execution_id == "parent"
     _, told = child.say("execution.completed", output={"v": 1})
     parent.start()
     parent.say("foreach.open", node_id="loop", collection=[1], item_variable="i")

@@ -48,6 +48,21 @@ def test_variables_that_waited_and_do_not_fit_are_not_set_at_all() -> None:
     assert run.variables() == {"a": {"n": 1}}
 
 
+def test_a_request_that_fails_takes_back_its_own_writes_and_not_those_before_it_in_the_event() -> None:
+    run = started(Limits(store_bytes=400))
+    run.say("variables.set", variables={"x.part": 0})
+    run.say("activity.scheduled", activity_id="a", inputs={})
+    run.say("variables.set", variables={"x.part": "{{a.n}}"})
+    run.say("variables.set", variables={"x": "{{a.n}}", "y": "y" * 390})
+
+    (failed,) = run.output("a", {"n": 1})
+
+    assert failed.data["code"] == "store_too_large"
+    assert run.variables() == {"a": {"n": 1}, "x": {"part": 1}}
+    run.say("activity.failed", activity_id="x", error="e")
+    assert run.variables() == {"a": {"n": 1}}
+
+
 def test_a_loop_whose_items_do_not_fit_opens_no_iteration() -> None:
     run = started(Limits(store_bytes=200))
 

@@ -16,6 +16,7 @@ from workers.logic.variables import entries, fold
 from workers.logic.variables.state import ExecutionKey, ExecutionState
 from workers.logic.variables.step import Context, Outgoing
 
+SAFE_DEPTH = 30
 ACTIVITIES = ["a", "b", "c"]
 MEMORY_NODES = ["r", "w", "a"]
 PATHS = [
@@ -45,6 +46,11 @@ frames: st.SearchStrategy[Frame] = st.sampled_from(
 )
 namespaces = st.sampled_from(["one", "one", "two"])
 keys = st.sampled_from(["k1", "k1", "k2", "{{x}}", "{{a.n}}"])
+
+
+def depth(value: Any) -> int:
+    parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return 1 + max(map(depth, parts), default=0)
 
 
 class Runs(RuleBasedStateMachine):
