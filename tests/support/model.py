@@ -254,6 +254,7 @@ class Model(Waiting):
     def run_memory(self, request: SimpleNamespace, body: dict[str, Any], look: Any) -> None:
         key, value = render(body["key"], look), render(body.get("value"), look)
         expected = render(body.get("expected_version"), look)
+        key = str(key).lower() if isinstance(key, bool) else key
         if request.domain is None:
             if not isinstance(key, (str, int)):
                 self.fail(request, "address_invalid")

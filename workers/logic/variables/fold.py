@@ -5,8 +5,7 @@ gives the same revisions: `apply` looks at nothing but its arguments.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import cast
+from typing import NamedTuple, cast
 
 from schemas.envelope import Event
 from schemas.errors import Rejection
@@ -74,8 +73,7 @@ _REFUSED_WHOLE = frozenset({"unknown_parent"})
 _KEPT_AS_DEAD_LETTER = frozenset({"output_too_large", "store_too_large", "result_too_large", "too_deep"})
 
 
-@dataclass(frozen=True, slots=True)
-class Revision:
+class Revision(NamedTuple):
     """What one event did: `said` holds cause, reads and `late`, `body` is the same as JSON.
 
     `changes` are the entries that it set or deleted.

@@ -6,6 +6,7 @@ from typing import Final, Literal, TypeAlias, cast
 from schemas.exact_json import dumps, loads
 
 Status: TypeAlias = Literal["open", "running", "completed", "failed", "cancelled"]
+Snapshot: TypeAlias = tuple[int, Status, int, int, str | None, str | None, bool]
 _ENDED: Final = frozenset({"completed", "failed", "cancelled"})
 
 
@@ -45,14 +46,26 @@ class Head:
         """Say whether the execution has ended."""
         return self.status in _ENDED
 
-    def copy(self) -> "Head":
-        """Return a head that may be changed beside this one."""
-        return Head(
-            revision=self.revision,
-            status=self.status,
-            requests=self.requests,
-            store_bytes=self.store_bytes,
-            workflow=self.workflow,
-            parent_execution_id=self.parent_execution_id,
-            simulated=self.simulated,
+    def snapshot(self) -> Snapshot:
+        """Return what `restore` brings back; cheaper than a copy, and made for each event."""
+        return (
+            self.revision,
+            self.status,
+            self.requests,
+            self.store_bytes,
+            self.workflow,
+            self.parent_execution_id,
+            self.simulated,
         )
+
+    def restore(self, snapshot: Snapshot) -> None:
+        """Go back to what the head was."""
+        (
+            self.revision,
+            self.status,
+            self.requests,
+            self.store_bytes,
+            self.workflow,
+            self.parent_execution_id,
+            self.simulated,
+        ) = snapshot

@@ -80,7 +80,7 @@ def _begin_with(step: Step, fork: ForkSource) -> None:
     # Ancestors first: a variable replaces what overlays it.
     for entry in sorted(copied, key=lambda entry: (entry.count("/"), entry)):
         if entry.startswith(entries.PUBLIC_PREFIXES):
-            state.put_variable(entry, fork.entries[entry])
+            state.put_variable(entry, fork.entries[entry], 0)
         else:
             state.write_raw(entry, fork.entries[entry])
 

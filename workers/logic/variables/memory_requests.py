@@ -77,12 +77,18 @@ def _domain_on_arrival(step: Step, body: JsonObject, *, needs_start: bool) -> st
     """Return the ordering domain when it is known before anything is bound: then order holds from now on."""
     if needs_start and not step.state.started:
         return None
-    if template_of([body.get("id"), body.get("key"), body.get("subject")]).references:
+    if any(_may_hold_references(body.get(name)) for name in ("id", "key", "subject")):
         return None
     try:
         return _address_of(step, step.event.type, body)
     except Rejection:
         return None  # said again, and answered, when the request runs
+
+
+def _may_hold_references(value: JsonValue) -> bool:
+    if isinstance(value, dict):
+        return any(map(_may_hold_references, value.values()))
+    return isinstance(value, str) and "{{" in value
 
 
 def _meta(step: Step) -> JsonObject:
@@ -250,9 +256,7 @@ def _apply_outcome(step: Step, request: Request, outcome_type: str, body: JsonOb
         case _:
             outputs = {name: value for name, value in body.items() if name not in _NOT_PORTS}
     outputs["done"] = True
-    mark = step.mark()
     try:
         answer_with(step, request, "node.answered", {"outputs": outputs}, outputs)
     except Rejection as rejection:
-        step.rollback(mark)
         fail(step, request, rejection)

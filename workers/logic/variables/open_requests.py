@@ -19,9 +19,10 @@ Group: TypeAlias = tuple[str, ...]
 _NONE: Final[_Keys] = {}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+# Not frozen: a frozen dataclass takes three times as long to make, and they are made for each event.
+@dataclass(slots=True, kw_only=True)
 class Request:
-    """One request as it arrived, or as it was sent.
+    """One request as it arrived, or as it was sent; to change it means to make another.
 
     `awaits` maps the key of another open request (or `START`) to the paths that its answer binds; `gates` maps
     it to the `after` texts (`NODE` or `NODE.PORT`) that must then hold, none where only its end matters.
@@ -113,10 +114,11 @@ class OpenRequests:
         key = request.key
         before = self._by_key.get(key)
         self._by_key[key] = request
-        for index, group, order in self._groups(request):
-            keys = index.setdefault(group, {})
-            if key not in keys:
-                self._insert(keys, request, order)
+        if before is None or before.domain != request.domain:
+            for index, group, order in self._groups(request):
+                keys = index.setdefault(group, {})
+                if key not in keys:
+                    self._insert(keys, request, order)
         if before is not None and before.awaits is request.awaits:
             return  # what it waits for is as it was, and so are the answers that it has had
         self._stop_waiting(key)
@@ -183,7 +185,10 @@ class OpenRequests:
 
     def giving(self, frame: str, name: str, *, before: int | None = None) -> list[Request]:
         """Return the requests that give `name` in exactly this frame, or those of them numbered `before` another."""
-        requests = (self._by_key[key] for key in self._by_place.get((frame, name), _NONE))
+        keys = self._by_place.get((frame, name))
+        if keys is None:
+            return []
+        requests = (self._by_key[key] for key in keys)
         return list(requests if before is None else takewhile(lambda request: request.number < before, requests))
 
     def first_in(self, domain: str) -> Request | None:

@@ -176,7 +176,10 @@ def skip(step: Step, request: Request, code: str, message: str, *, ended: str = 
 
 
 def answer_with(step: Step, request: Request, type_: str, data: JsonObject, outputs: JsonObject) -> None:
-    """Store `outputs` under the request's node, answer it, and set free what waited."""
+    """Store `outputs` under the request's node, answer it, and set free what waited.
+
+    Raises `Rejection` (`store_too_large`, `too_deep`) before anything is done.
+    """
     if not request.superseded:
         step.set_variable(request.frame, (request.node_id,), outputs)
         step.set_last_output({"frame": request.frame, "name": request.node_id})

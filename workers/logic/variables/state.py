@@ -10,12 +10,15 @@ from typing import Final, NamedTuple, cast
 from schemas.exact_json import JsonObject, JsonValue, dumps, loads
 from workers.logic.variables import entries
 from workers.logic.variables.entry_index import EntryIndex
-from workers.logic.variables.head import Head, Status
+from workers.logic.variables.head import Head, Snapshot, Status
 from workers.logic.variables.open_requests import OpenRequests, Request
 from workers.logic.variables.references import MISSING, Missing, descend
 
 #: Stands in the journal for an entry that the present event had not changed.
 _UNCHANGED: Final = object()
+#: A state keeps so many parsed values of at most so many bytes: less than its entries take.
+_CACHED_VALUES: Final = 64
+_CACHED_BYTES: Final = 2048
 
 
 class ExecutionKey(NamedTuple):
@@ -29,7 +32,7 @@ class Mark(NamedTuple):
     """A place in the changes of an event, to go back to."""
 
     changes: int
-    head: Head
+    head: Snapshot
 
 
 class ExecutionState:
@@ -43,7 +46,8 @@ class ExecutionState:
         self._changes: dict[str, bytes | None] = {}
         #: What each change of the present event replaced, in order.
         self._journal: list[tuple[str, object]] = []
-        self._begun = Mark(0, head)
+        self._begun = self.mark()
+        self._values: dict[str, tuple[bytes, JsonValue]] = {}
         self.requests = OpenRequests()
         self._index = EntryIndex()
         for entry in committed:
@@ -136,7 +140,7 @@ class ExecutionState:
 
     def mark(self) -> Mark:
         """Return the present place, to which `rollback` goes back."""
-        return Mark(len(self._journal), self._head.copy())
+        return Mark(len(self._journal), self._head.snapshot())
 
     def rollback(self, mark: Mark) -> None:
         """Drop the changes since `mark`."""
@@ -147,7 +151,7 @@ class ExecutionState:
                 self._changes.pop(entry, None)
             else:
                 self._changes[entry] = cast("bytes | None", before)
-        self._head = mark.head
+        self._head.restore(mark.head)
         for entry in dict.fromkeys(entry for entry, _ in undone):
             if self.raw(entry) is None:
                 self._index.forget(entry)
@@ -160,7 +164,7 @@ class ExecutionState:
         """Make the changes since `begin` part of the state and return them."""
         changes = self._changes
         self._kept.update(changes)
-        self.begin()
+        self._changes = {}
         return changes
 
     def undo(self) -> None:
@@ -183,9 +187,22 @@ class ExecutionState:
         return self._kept[entry] if entry in self._kept else self._committed.get(entry)
 
     def read(self, entry: str) -> JsonValue | Missing:
-        """Return the value of `entry`."""
+        """Return the value of `entry`; nobody may change it."""
         data = self.raw(entry)
-        return MISSING if data is None else loads(data)
+        return MISSING if data is None else self._parsed(entry, data)
+
+    def _parsed(self, entry: str, data: bytes) -> JsonValue:
+        """Parse an entry; a small one that is asked for at each event is parsed once."""
+        if len(data) > _CACHED_BYTES:
+            return loads(data)
+        known = self._values.get(entry)
+        if known is not None and known[0] is data:
+            return known[1]
+        value = loads(data)
+        if len(self._values) >= _CACHED_VALUES:
+            self._values.clear()
+        self._values[entry] = (data, value)
+        return value
 
     def write(self, entry: str, value: object) -> None:
         """Set `entry`; nothing changes when it has that value already."""
@@ -227,11 +244,13 @@ class ExecutionState:
 
     def size_of(self, entry: str) -> int:
         """Return the size of an entry's JSON, and of what overlays it; 0 when there is nothing."""
-        return len(self.raw(entry) or b"") + sum(len(self.raw(deeper) or b"") for deeper in self._index.below(entry))
+        size = len(self.raw(entry) or b"")
+        below = self._index.below(entry)
+        return size + sum(len(self.raw(deeper) or b"") for deeper in below) if below else size
 
-    def put_variable(self, entry: str, data: bytes) -> None:
-        """Set a variable, a part of one, or a scratchpad value to JSON bytes; what overlaid it is replaced."""
-        self._head.store_bytes += len(data) - self.size_of(entry)
+    def put_variable(self, entry: str, data: bytes, replaced_bytes: int) -> None:
+        """Set a variable, a part of one, or a scratchpad value; what it and its overlays took is `replaced_bytes`."""
+        self._head.store_bytes += len(data) - replaced_bytes
         for deeper in list(self._index.below(entry)):
             self.remove(deeper)
         self.write_raw(entry, data)
@@ -276,9 +295,10 @@ class ExecutionState:
     def shallow(self, frame: str, segments: tuple[str, ...]) -> JsonValue | Missing:
         """Read a path without what overlays parts of it: its kind is right, its content may be older."""
         for depth in range(len(segments), 0, -1):
-            data = self.raw(entries.variable(frame, segments[:depth]))
+            entry = entries.variable(frame, segments[:depth])
+            data = self.raw(entry)
             if data is not None:
-                return descend(loads(data), segments[depth:])
+                return descend(self._parsed(entry, data), segments[depth:])
         return {} if self._index.below(entries.variable(frame, segments)) else MISSING
 
     def lookup(self, frame: str, segments: tuple[str, ...]) -> JsonValue | Missing:

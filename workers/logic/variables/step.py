@@ -200,7 +200,8 @@ class Step:
         self._put(entries.scratchpad(namespace, key), dumps(value), f"memory.{namespace}.{key}", 0)
 
     def _put(self, entry: str, data: bytes, name: str, levels_above: int) -> None:
-        size = self.state.store_bytes + len(data) - self.state.size_of(entry)
+        replaced = self.state.size_of(entry)
+        size = self.state.store_bytes + len(data) - replaced
         if size > self.limits.store_bytes:
             raise Rejection(
                 "store_too_large",
@@ -208,7 +209,7 @@ class Step:
                 "keep large values elsewhere and store a reference, or clear what is not needed any more",
             )
         self._check_depth(data, self.limits.value_levels - levels_above, name[:80])
-        self.state.put_variable(entry, data)
+        self.state.put_variable(entry, data, replaced)
 
     def check_result(self, value: object, what: str) -> None:
         """Raise `Rejection` (`result_too_large`, `too_deep`) when a resolved result is beyond the limits."""
