@@ -145,6 +145,17 @@ async def test_a_new_owner_sends_no_more_than_the_last_batch_again(settings: Set
     assert published.revisions == [3, 4]
 
 
+async def test_what_came_again_twice_brings_the_others_once(settings: Settings) -> None:
+    """Copies of outcomes bring copies of commands, which bring copies of outcomes: that must come to an end."""
+    with pytest.raises(Killed):
+        await process(settings, Published(dies=True), [FIRST, OUTPUT, LATER])
+
+    published = Published()
+    await process(settings, published, [LATER], [LATER], [OUTPUT])
+
+    assert published.revisions == [1, 2, 3, 3, 2]
+
+
 async def test_what_left_the_table_is_published_and_not_sent_again(settings: Settings) -> None:
     await process(settings, Published(), [FIRST], [END], evicts=True)
 

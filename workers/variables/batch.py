@@ -31,7 +31,7 @@ from workers.runtime.postgres import Connection, Database
 from workers.runtime.retry import retry
 from workers.variables import store
 from workers.variables.decision import Decision, Facts, decide, head_rows
-from workers.variables.handover import taken_over
+from workers.variables.handover import newest, taken_over
 from workers.variables.intake import Arrival, Intake, take_in
 from workers.variables.store import Head, Known, Lane
 from workers.variables.table import ExecutionTable, LiveExecution
@@ -63,6 +63,8 @@ class Committed:
     decision: Decision
     loaded: Mapping[ExecutionKey, Loaded]
     behind: int
+    #: Executions that were taken over: with this batch they are published up to here.
+    taken: Mapping[ExecutionKey, int]
 
 
 @dataclass(slots=True)
@@ -75,6 +77,7 @@ class Read:
     loaded: dict[ExecutionKey, Loaded] = field(default_factory=dict)
     unused: set[ExecutionKey] = field(default_factory=set)
     #: What the owner before us may not have published: from which revision on, and the revisions.
+    heads: dict[ExecutionKey, Head] = field(default_factory=dict)
     taken: dict[ExecutionKey, int] = field(default_factory=dict)
     unpublished: dict[UUID, Known] = field(default_factory=dict)
 
@@ -134,6 +137,7 @@ class BatchProcessor:
         with self._step("publish"):
             await self._retry(lambda: self._publisher.publish(outgoing), "kafka")
         pass_point("after_publish")
+        await self._note_published(committed.taken)
         with self._step("changelog"):
             await self._publish_changelog(changelog)
         pass_point("after_changelog")
@@ -149,7 +153,7 @@ class BatchProcessor:
             decision.handed_over = {key: row for key, row in read.unpublished.items() if key not in decision.replayed}
             await self._write(connection, read, decision)
             pass_point("before_commit")
-        return Committed(decision, read.loaded, len(read.behind))
+        return Committed(decision, read.loaded, len(read.behind), newest(read.taken, read.heads, read.facts.states))
 
     # -- read
 
@@ -191,7 +195,7 @@ class BatchProcessor:
             memory=RealMemory(self._rules),
         )
         unused = {key for key in strangers if heads[key].data is None}
-        return Read(positions, behind, facts, loaded, unused, taken, unpublished)
+        return Read(positions, behind, facts, loaded, unused, heads, taken, unpublished)
 
     async def _load(
         self, connection: Connection, heads: Mapping[ExecutionKey, Head], partition_of: Mapping[ExecutionKey, int]

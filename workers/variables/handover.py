@@ -2,13 +2,14 @@
 
 A worker is killed between its commit and its publication; the records of that batch come again to the next owner. But
 they come by topic: the outcome that made revision 27 may come after an event that makes revision 28. So the row of an
-execution says where its last batch began. Whoever meets it first publishes from there.
+execution says where its last batch began. Whoever meets it first publishes from there, and then notes that all is
+published: else two workers that answer each other's copies would never come to rest.
 """
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 
-from workers.logic.variables.state import ExecutionKey
+from workers.logic.variables.state import ExecutionKey, ExecutionState
 from workers.variables.store import Head, Known, RevisionRow
 
 
@@ -41,3 +42,10 @@ def unpublished_from(
     """
     counts = Counter(row.execution for row in revisions)
     return {key: taken.get(key, revision - counts[key] + 1) for key, revision in last.items()}
+
+
+def newest(
+    taken: Iterable[ExecutionKey], heads: Mapping[ExecutionKey, Head], states: Mapping[ExecutionKey, ExecutionState]
+) -> dict[ExecutionKey, int]:
+    """Return the revisions of executions that were taken over, after the batch: all of them will be published."""
+    return {key: states[key].revision if key in states else heads[key].revision for key in taken}
