@@ -1,5 +1,6 @@
 """Our workers as contenders: from the first record read to the last one acknowledged."""
 
+import asyncio
 from collections.abc import Callable, Sequence
 from time import perf_counter
 
@@ -49,10 +50,25 @@ class Worker:
         started = perf_counter()
         for process in self._processes:
             process.release()
-        await self._done.wait_for(self._target)
+        await self._wait()
         seconds = perf_counter() - started
         self.cpu_s.append(sum(process.cpu_s() for process in self._processes) - sum(cpu))
         return seconds
+
+    async def _wait(self) -> None:
+        """Wait for the last event; a process that ends before is a failure of its own."""
+        done = asyncio.ensure_future(self._done.wait_for(self._target))
+        ends = {asyncio.ensure_future(process.process.wait()): process for process in self._processes}
+        try:
+            finished, _ = await asyncio.wait([done, *ends], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for end in ends:
+                end.cancel()
+        if done not in finished:
+            done.cancel()
+            log = next(ends[end] for end in ends if end in finished).process.log
+            raise RuntimeError(f"a worker ended in mid-round; the end of its log:\n{log.read_text()[-2000:]}")
+        done.result()
 
     async def stop(self) -> None:
         """End the processes."""

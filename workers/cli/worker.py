@@ -10,7 +10,7 @@ import typer
 
 from schemas.errors import UsageError
 from workers.cli.app import app
-from workers.runtime import logs
+from workers.runtime import collector, logs
 from workers.settings import Settings, read_settings
 
 Run: TypeAlias = Callable[[Settings, asyncio.Event], Awaitable[None]]
@@ -52,8 +52,10 @@ def worker(
         raise UsageError(f"no worker {unknown[0]!r}; there are: {', '.join(WORKERS)}")
     settings = read_settings() if health_port is None else read_settings(health_port=health_port)
     logs.configure(settings.log_level, settings.log_format)
+    workers = [WORKERS[name]() for name in dict.fromkeys(names)]
+    collector.relax()
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-        runner.run(run_workers(settings, [WORKERS[name]() for name in dict.fromkeys(names)]))
+        runner.run(run_workers(settings, workers))
 
 
 async def run_workers(settings: Settings, workers: Sequence[Run]) -> None:

@@ -31,9 +31,9 @@ class Intake:
     records: int = 0
 
 
-def take_in(records: Iterable[ReceivedRecord], rules: Rules) -> Intake:
-    """Read records, in order. Gaps between offsets are other producers' transaction markers."""
-    intake = Intake()
+def take_in(records: Iterable[ReceivedRecord], rules: Rules, intake: Intake | None = None) -> Intake:
+    """Read records, in order, after those of `intake`. Gaps of offsets are other producers' transaction markers."""
+    intake = Intake() if intake is None else intake
     for record in records:
         intake.records += 1
         intake.first_offsets.setdefault(record.partition, record.offset)

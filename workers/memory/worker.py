@@ -1,24 +1,23 @@
 """memory-commands -> memory-results, memory-conflicts, memory-changes, dead-letters: the worker's life."""
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from datetime import timedelta
 from time import monotonic
-from typing import TypeAlias
 
-from aiokafka import AIOKafkaConsumer, ConsumerRecord, TopicPartition
+from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.abc import ConsumerRebalanceListener
 from aiokafka.errors import IllegalStateError, KafkaError
 
 from schemas.errors import DependencyDown, UsageError
 from topics.catalog import Topic
 from topics.publisher import Publisher
-from topics.records import ReceivedRecord
 from workers.logic.memory.commands import Rules
 from workers.memory.batch import Committed, MemoryBatches
-from workers.memory.intake import WORKER, Intake, take_in
+from workers.memory.intake import WORKER, Intake
 from workers.memory.publication import Publication
+from workers.memory.reading import Batch, InFlight, Reader
 from workers.memory.sweep import Sweep
 from workers.runtime import crash_points
 from workers.runtime.crash_points import pass_point
@@ -31,9 +30,6 @@ from workers.runtime.postgres import BY_KEY, Database
 from workers.runtime.retry import Stopping, retry
 from workers.settings import Settings
 
-Polled: TypeAlias = Mapping[TopicPartition, Sequence["ConsumerRecord[bytes | None, bytes | None]"]]
-
-_POLL_MS = 200
 _HEARTBEATS_PER_SESSION = 3
 #: Longer than any outage that a batch waits out in place should last before others take its partitions.
 _MAX_POLL_INTERVAL_MS = 30 * 60 * 1000
@@ -124,9 +120,7 @@ class MemoryWorker:
         self._sweep = Sweep(database, self._publication, health=health, stop=stop, outcome_retention=retention)
         #: Positions whose every consequence is acknowledged, not yet told to Kafka.
         self._finished: dict[TopicPartition, int] = {}
-        self._in_flight = 0
-        self._idle = asyncio.Event()
-        self._idle.set()
+        self._in_flight = InFlight()
 
     async def work(self) -> None:
         """Work until stopped. A failure that is nobody's outage ends the process."""
@@ -143,35 +137,52 @@ class MemoryWorker:
             crash(error, worker=WORKER, during=during)
 
     async def _consume(self) -> None:
-        """Poll and apply one batch while the one before is published: what waits for Kafka does not wait for disks."""
+        """Read one batch, commit the one before it and publish the one before that, at once and each in its turn.
+
+        What waits for Kafka does not wait for disks, and PostgreSQL works while the next batch is understood.
+        """
         publishing: asyncio.Task[None] | None = None
         async with self._consumer() as (consumer, rebalances):
+            reader = self._reader(consumer)
+            reading = asyncio.create_task(reader.next())
             try:
                 while not self._stop.is_set():
-                    polled = await self._poll(consumer)
+                    batch = await reading
                     rebalances.raise_failure()
-                    if not polled:
+                    if batch is None:
                         if publishing is not None and publishing.done():
                             await publishing
                             publishing = None
                         if publishing is None:
                             await self._acknowledge(consumer)
+                        reading = asyncio.create_task(reader.next())
                         continue
-                    self._in_flight += 1
-                    self._idle.clear()
-                    started = monotonic()
-                    intake = take_in(_received(polled), self._rules)
-                    committed = await self._apply(intake, _log_ends(consumer, polled))
+                    await reader.top_up(batch)
+                    reading = asyncio.create_task(reader.next())
+                    committed = await self._apply(batch)
                     pass_point("after_commit")
                     if publishing is not None:
                         await publishing
-                    publishing = asyncio.create_task(
-                        self._finish(consumer, intake, committed, positions=_positions(polled), started=started)
-                    )
+                    publishing = asyncio.create_task(self._finish(consumer, batch, committed))
             finally:
+                # Dropped, not lost: what was read ahead was not acknowledged.
+                reading.cancel()
                 if publishing is not None:
                     await publishing
                 await self._acknowledge(consumer)
+                with suppress(asyncio.CancelledError):
+                    await reading
+
+    def _reader(self, consumer: AIOKafkaConsumer) -> Reader:
+        return Reader(
+            consumer,
+            self._rules,
+            self._in_flight,
+            batch_size=self._settings.batch_size,
+            servers=self._connection.bootstrap_servers,
+            health=self._health,
+            stop=self._stop,
+        )
 
     @asynccontextmanager
     async def _consumer(self) -> AsyncIterator[tuple[AIOKafkaConsumer, "Rebalances"]]:
@@ -190,7 +201,7 @@ class MemoryWorker:
                 heartbeat_interval_ms=session_ms // _HEARTBEATS_PER_SESSION,
                 max_poll_interval_ms=_MAX_POLL_INTERVAL_MS,
             )
-            rebalances = Rebalances(self._batches, self._idle, drain_s=session_ms / 2000)
+            rebalances = Rebalances(self._batches, self._in_flight.idle, drain_s=session_ms / 2000)
             consumer.subscribe([self._connection.wire_name(Topic.MEMORY_COMMANDS)], listener=rebalances)
             try:
                 await consumer.start()
@@ -205,46 +216,24 @@ class MemoryWorker:
         finally:
             await consumer.stop()
 
-    async def _poll(self, consumer: AIOKafkaConsumer) -> Polled:
-        """Return what has come. An empty poll is no sign of life of Kafka, so it turns no check green."""
-
-        async def poll() -> Polled:
-            try:
-                polled: Polled = await consumer.getmany(timeout_ms=_POLL_MS, max_records=self._settings.batch_size)
-            except KafkaError as error:
-                raise DependencyDown("Kafka", self._connection.bootstrap_servers, str(error)) from error
-            return polled
-
-        try:
-            return await poll()
-        except DependencyDown:
-            return await retry(poll, name="kafka", health=self._health, stop=self._stop)
-
-    async def _apply(self, intake: Intake, log_ends: Mapping[int, int]) -> Committed:
+    async def _apply(self, batch: Batch) -> Committed:
         return await retry(
-            lambda: self._batches.apply(intake, log_ends), name="postgres", health=self._health, stop=self._stop
+            lambda: self._batches.apply(batch.intake, batch.log_ends),
+            name="postgres",
+            health=self._health,
+            stop=self._stop,
         )
 
-    async def _finish(
-        self,
-        consumer: AIOKafkaConsumer,
-        intake: Intake,
-        committed: Committed,
-        *,
-        positions: Mapping[TopicPartition, int],
-        started: float,
-    ) -> None:
+    async def _finish(self, consumer: AIOKafkaConsumer, batch: Batch, committed: Committed) -> None:
         """Publish what a batch committed, wait for the acknowledgements, then acknowledge its input."""
         letters = [letter.record for letter in committed.letters]
         await self._publication.publish([*committed.outgoing, *letters])
         pass_point("after_publish")
         await self._publication.settle(committed.changed.values())
-        self._finished.update(positions)
+        self._finished.update(batch.positions)
         await self._acknowledge(consumer)
-        self._in_flight -= 1
-        if self._in_flight == 0:
-            self._idle.set()
-        self._account(intake, committed, monotonic() - started)
+        self._in_flight.end()
+        self._account(batch.intake, committed, monotonic() - batch.started)
 
     async def _acknowledge(self, consumer: AIOKafkaConsumer) -> None:
         """Commit finished positions. Where Kafka refuses, the next time tries again, or the next owner replays."""
@@ -318,29 +307,3 @@ class Rebalances(ConsumerRebalanceListener):  # type: ignore[misc] # aiokafka ha
         except BaseException as error:
             self._failure = error
             raise
-
-
-def _positions(polled: Polled) -> dict[TopicPartition, int]:
-    return {tp: records[-1].offset + 1 for tp, records in polled.items() if records}
-
-
-def _log_ends(consumer: AIOKafkaConsumer, polled: Polled) -> dict[int, int]:
-    ends = {tp.partition: consumer.highwater(tp) for tp in polled if tp in consumer.assignment()}
-    return {partition: end for partition, end in ends.items() if end is not None}
-
-
-def _received(polled: Polled) -> list[ReceivedRecord]:
-    """Return a poll's records, each partition's in order."""
-    return [
-        ReceivedRecord(
-            Topic.MEMORY_COMMANDS,
-            record.partition,
-            record.offset,
-            record.key,
-            record.value,
-            record.headers,
-            record.timestamp,
-        )
-        for records in polled.values()
-        for record in records
-    ]

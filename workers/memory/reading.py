@@ -1,0 +1,148 @@
+"""memory-commands -> batches that are understood while the batch before them is committed.
+
+Reading decides nothing and acknowledges nothing: a batch that was read and is then dropped comes again.
+"""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from time import monotonic
+from typing import TypeAlias
+
+from aiokafka import AIOKafkaConsumer, ConsumerRecord, TopicPartition
+from aiokafka.errors import KafkaError
+
+from schemas.errors import DependencyDown
+from topics.catalog import Topic
+from topics.records import ReceivedRecord
+from workers.logic.memory.commands import Rules
+from workers.memory.intake import Intake, take_in
+from workers.runtime.health import Health
+from workers.runtime.retry import retry
+
+Polled: TypeAlias = Mapping[TopicPartition, Sequence["ConsumerRecord[bytes | None, bytes | None]"]]
+
+_POLL_MS = 200
+#: Records between two looks at what else waits: about a millisecond, so that PostgreSQL's answers are not kept waiting.
+_SLICE = 25
+
+
+@dataclass(slots=True)
+class Batch:
+    """What was read and understood, in order; `positions` are the offsets after its last records."""
+
+    intake: Intake = field(default_factory=Intake)
+    positions: dict[TopicPartition, int] = field(default_factory=dict)
+    #: The offset after the newest record of each partition's log.
+    log_ends: dict[int, int] = field(default_factory=dict)
+    #: Monotonic seconds of the poll.
+    started: float = 0.0
+
+
+class InFlight:
+    """Counts the batches that were read and are not finished."""
+
+    def __init__(self) -> None:
+        self.idle = asyncio.Event()
+        self.idle.set()
+        self._batches = 0
+
+    def begin(self) -> None:
+        """Note one more."""
+        self._batches += 1
+        self.idle.clear()
+
+    def end(self) -> None:
+        """Note that one is finished."""
+        self._batches -= 1
+        if self._batches == 0:
+            self.idle.set()
+
+
+class Reader:
+    """Polls for one consumer."""
+
+    def __init__(
+        self,
+        consumer: AIOKafkaConsumer,
+        rules: Rules,
+        in_flight: InFlight,
+        *,
+        batch_size: int,
+        servers: str,
+        health: Health,
+        stop: asyncio.Event,
+    ) -> None:
+        self._consumer = consumer
+        self._rules = rules
+        self._in_flight = in_flight
+        self._batch_size = batch_size
+        self._servers = servers
+        self._health = health
+        self._stop = stop
+
+    async def next(self) -> Batch | None:
+        """Wait a little for records and understand them; None when none came. Raises `Stopping`."""
+        polled = await self._poll(_POLL_MS, self._batch_size)
+        if not polled:
+            return None
+        self._in_flight.begin()
+        batch = Batch(started=monotonic())
+        await self._understand(polled, batch)
+        return batch
+
+    async def top_up(self, batch: Batch) -> None:
+        """Add what came while the batch waited for its turn. Raises `Stopping`."""
+        room = self._batch_size - batch.intake.records
+        if room > 0:
+            await self._understand(await self._poll(0, room), batch)
+
+    async def _understand(self, polled: Polled, batch: Batch) -> None:
+        batch.positions.update(_positions(polled))
+        batch.log_ends.update(_log_ends(self._consumer, polled))
+        records = iter(_received(polled))
+        while part := list(islice(records, _SLICE)):
+            take_in(part, self._rules, batch.intake)
+            await asyncio.sleep(0)
+
+    async def _poll(self, timeout_ms: int, max_records: int) -> Polled:
+        """Return what has come. An empty poll is no sign of life of Kafka, so it turns no check green."""
+
+        async def poll() -> Polled:
+            try:
+                polled: Polled = await self._consumer.getmany(timeout_ms=timeout_ms, max_records=max_records)
+            except KafkaError as error:
+                raise DependencyDown("Kafka", self._servers, str(error)) from error
+            return polled
+
+        try:
+            return await poll()
+        except DependencyDown:
+            return await retry(poll, name="kafka", health=self._health, stop=self._stop)
+
+
+def _positions(polled: Polled) -> dict[TopicPartition, int]:
+    return {tp: records[-1].offset + 1 for tp, records in polled.items() if records}
+
+
+def _log_ends(consumer: AIOKafkaConsumer, polled: Polled) -> dict[int, int]:
+    ends = {tp.partition: consumer.highwater(tp) for tp in polled if tp in consumer.assignment()}
+    return {partition: end for partition, end in ends.items() if end is not None}
+
+
+def _received(polled: Polled) -> list[ReceivedRecord]:
+    """Return a poll's records, each partition's in order."""
+    return [
+        ReceivedRecord(
+            Topic.MEMORY_COMMANDS,
+            record.partition,
+            record.offset,
+            record.key,
+            record.value,
+            record.headers,
+            record.timestamp,
+        )
+        for records in polled.values()
+        for record in records
+    ]
