@@ -103,6 +103,8 @@ def awaits_of(step: Step, asked: Asked, gates: Iterable[str]) -> dict[str, tuple
 
     A request that comes `after` others means by `last_output` and its like what the latest of them will leave.
     """
+    if not asked.references:
+        return {}
     gate = max(gates, key=lambda key: cast("Request", step.state.requests.get(key)).number, default=None)
     found: dict[str, dict[str, None]] = {}
     scope = step.lookup_in(asked.frame)

@@ -63,6 +63,7 @@ def variable(frame: str, segments: tuple[str, ...]) -> str:
     return join("w", frame, *segments) if frame else join("v", *segments)
 
 
+@lru_cache(maxsize=65536)
 def node(frame: str, node_id: str) -> str:
     """Return the entry of a node's state."""
     return join("n", frame, node_id)

@@ -6,10 +6,12 @@ gives the same revisions: `apply` looks at nothing but its arguments.
 
 from collections.abc import Callable, Mapping
 from typing import NamedTuple, cast
+from uuid import UUID
 
 from schemas.envelope import Event
 from schemas.errors import Rejection
 from schemas.exact_json import JsonObject, JsonValue, dumps
+from schemas.identity import key_of
 from schemas.registry import OUTCOME_TYPES
 from workers.logic.variables import (
     activities,
@@ -88,42 +90,40 @@ class Revision(NamedTuple):
     dead_letter: tuple[str, str] | None = None
 
 
-def apply(state: ExecutionState, event: Event, *, context: Context) -> Revision | None:
-    """Apply `event`, whose data is valid, to `state`.
+def apply(state: ExecutionState, event: Event, *, context: Context, key: UUID | None = None) -> Revision | None:
+    """Apply `event`, whose data is valid and whose key is `key`, to `state`.
 
     Returns None when there is nothing to record (an outcome that no open request asked for).
     Raises `Rejection`, with `state` as it was, when the event belongs to the dead letters.
     """
     state.begin()
     try:
-        return _applied(state, event, context)
+        return _applied(Step(state, event, context, key or key_of(event)))
     except Rejection as rejection:
         state.undo()
         if event.type in _WITHOUT_NODE or rejection.reason in _REFUSED_WHOLE:
             raise
-        return _refused(state, event, context, rejection)
+        return _refused(Step(state, event, context, key or key_of(event)), rejection)
     except BaseException:
         state.undo()
         raise
 
 
-def _applied(state: ExecutionState, event: Event, context: Context) -> Revision | None:
-    step = Step(state, event, context)
-    late = state.ended
+def _applied(step: Step) -> Revision | None:
+    event, late = step.event, step.state.ended
     if event.type in OUTCOME_TYPES:
         if not memory_requests.outcome(step):
-            state.undo()
+            step.state.undo()
             return None
     else:
         _ARRIVALS[event.type](step, event.data)
     return _closed(step, late=late)
 
 
-def _refused(state: ExecutionState, event: Event, context: Context, rejection: Rejection) -> Revision:
+def _refused(step: Step, rejection: Rejection) -> Revision:
     """Record that a request or output was refused: its node failed, what waited for it goes on."""
-    state.begin()
-    step = Step(state, event, context)
-    late = state.ended
+    event, late = step.event, step.state.ended
+    step.state.begin()
     activities.refuse(step, event.data, rejection)
     if event.type in activities.ENDINGS and rejection.reason in _KEPT_AS_DEAD_LETTER:
         step.failure = (rejection.reason, rejection.message)

@@ -1,7 +1,7 @@
 """The head of an execution: the small part of its state that every event changes."""
 
 from dataclasses import dataclass
-from typing import Final, Literal, TypeAlias, cast
+from typing import Final, Literal, NamedTuple, TypeAlias, cast
 
 from schemas.exact_json import dumps, loads
 
@@ -69,3 +69,10 @@ class Head:
             self.parent_execution_id,
             self.simulated,
         ) = snapshot
+
+
+class Mark(NamedTuple):
+    """A place in the changes of an event, to go back to."""
+
+    changes: int
+    head: Snapshot

@@ -46,6 +46,7 @@ def asked(step: Step, body: JsonObject) -> None:
     """Take in a memory or conversation request."""
     node_id = str(body["node_id"])
     check_name(node_id, "the node id", step.limits)
+    step.template = _template(body)
     is_conversation = step.event.type.startswith("conversation.")
     needs_start = is_conversation or body.get("scope") == "workflow" or isinstance(body.get("subject"), str)
     accept(
@@ -55,7 +56,7 @@ def asked(step: Step, body: JsonObject) -> None:
             node_id=node_id,
             frame=frame_of(body),
             body=body,
-            references=_template(body).references,
+            references=step.template.references,
             after=after_of(body),
             domain=_domain_on_arrival(step, body, needs_start=needs_start),
             needs_start=needs_start,
@@ -143,7 +144,7 @@ def _subject_of(step: Step, fields: Mapping[str, JsonValue]) -> JsonObject | str
 
 def run(step: Step, request: Request) -> None:
     """Send the command, now that everything it needs is known; a simulated run answers it itself."""
-    template = _template(request.body)
+    template = (step.template if request.body is step.event.data else None) or _template(request.body)
     rendered, reads = template.render(lookup_of(step, request), step.limits.result_bytes)
     step.check_result(rendered, f"the request of {request.node_id!r}")
     fields = cast("JsonObject", rendered)

@@ -6,6 +6,7 @@ Each index keeps its requests in order, oldest first; none of them is searched f
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import takewhile
+from operator import attrgetter
 from typing import Final, TypeAlias, cast
 
 from schemas.exact_json import JsonObject, dumps, loads
@@ -60,9 +61,28 @@ class Request:
         """Return the keys of all that the request waited for when it arrived."""
         return [*self.awaits, *(key for key in self.gates if key not in self.awaits)]
 
+    def as_sent(self, body: JsonObject) -> "Request":
+        """Return what is left of the request once its command or inputs went out: who asked, and where it stands."""
+        return Request(
+            key=self.key,
+            number=self.number,
+            type=self.type,
+            provides=self.provides,
+            node_id=self.node_id,
+            frame=self.frame,
+            body=body,
+            domain=self.domain,
+            turn=self.turn,
+            sent=True,
+            superseded=self.superseded,
+            event_id=self.event_id,
+            source=self.source,
+            traceparent=self.traceparent,
+        )
+
     def fields(self) -> dict[str, object]:
         """Return the fields as the request's entry holds them: empty ones are left out."""
-        return {name: value for name in self.__slots__ if (value := getattr(self, name))}
+        return {name: value for name, value in zip(_FIELDS, _VALUES(self), strict=True) if value}
 
     @classmethod
     def from_json(cls, data: bytes) -> "Request":
@@ -74,6 +94,10 @@ class Request:
         fields["choices"] = tuple(map(tuple, cast("list[list[str]]", fields.get("choices", ()))))
         fields["provides"] = tuple(cast("list[str]", fields.get("provides", ())))
         return cls(**fields)  # type: ignore[arg-type]
+
+
+_FIELDS: Final = Request.__slots__
+_VALUES: Final = attrgetter(*_FIELDS)
 
 
 @dataclass(slots=True)

@@ -6,10 +6,11 @@ awaited is filled from that very request's answer, however often the node is ask
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from functools import lru_cache
 from typing import cast
 
 from schemas.errors import Rejection
-from schemas.exact_json import JsonObject, JsonValue
+from schemas.exact_json import JsonObject, JsonValue, dumps
 from workers.logic.variables import entries
 from workers.logic.variables.awaiting import (
     OPEN_LOOP,
@@ -63,7 +64,7 @@ def accept(step: Step, asked: Asked, *, also_awaits: Iterable[str] = ()) -> None
     )
     number = state.next_number()
     request = Request(
-        key=str(step.key),
+        key=step.key_text,
         number=number,
         type=asked.type,
         node_id=asked.node_id,
@@ -146,7 +147,7 @@ def finish(step: Step, request: Request, outputs: JsonObject | None, *, ended: s
 
 def note_end(step: Step, frame: str, node_id: str, type_: str, ended: str, *, before: int) -> None:
     """Note how the latest request of a node ended; what was asked `before` it does not count any more."""
-    step.state.write(entries.node(frame, node_id), {"ended": ended, "type": type_})
+    step.state.write_json(entries.node(frame, node_id), _end(type_, ended))
     if ended in ("failed", "skipped"):
         step.state.drop_variable(entries.variable(frame, (node_id,)))
     for older in step.state.requests.giving(frame, node_id, before=before):
@@ -154,12 +155,17 @@ def note_end(step: Step, frame: str, node_id: str, type_: str, ended: str, *, be
             step.state.save_request(replace(older, superseded=True))
 
 
+@lru_cache(maxsize=256)
+def _end(type_: str, ended: str) -> bytes:
+    return dumps({"ended": ended, "type": type_})
+
+
 def sent(step: Step, request: Request) -> None:
     """Keep of a request whose command or inputs went out what its answer from outside will need."""
     kept: JsonObject = {
         name: request.body[name] for name in ("node_id", "activity_id", "iteration") if name in request.body
     }
-    step.state.save_request(replace(request, sent=True, awaits={}, gates={}, bindings={}, body=kept))
+    step.state.save_request(request.as_sent(kept))
 
 
 def fail(step: Step, request: Request, rejection: Rejection) -> None:

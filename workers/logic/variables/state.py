@@ -10,7 +10,7 @@ from typing import Final, NamedTuple, cast
 from schemas.exact_json import JsonObject, JsonValue, dumps, loads
 from workers.logic.variables import entries
 from workers.logic.variables.entry_index import EntryIndex
-from workers.logic.variables.head import Head, Snapshot, Status
+from workers.logic.variables.head import Head, Mark, Status
 from workers.logic.variables.open_requests import OpenRequests, Request
 from workers.logic.variables.references import MISSING, Missing, descend
 
@@ -26,13 +26,6 @@ class ExecutionKey(NamedTuple):
 
     tenant: str
     execution_id: str
-
-
-class Mark(NamedTuple):
-    """A place in the changes of an event, to go back to."""
-
-    changes: int
-    head: Snapshot
 
 
 class ExecutionState:
@@ -206,7 +199,10 @@ class ExecutionState:
 
     def write(self, entry: str, value: object) -> None:
         """Set `entry`; nothing changes when it has that value already."""
-        data = dumps(value)
+        self.write_json(entry, dumps(value))
+
+    def write_json(self, entry: str, data: bytes) -> None:
+        """Set `entry` to JSON that is at hand, as `write` does."""
         if data != self.raw(entry):
             self.write_raw(entry, data)
 
@@ -303,6 +299,8 @@ class ExecutionState:
 
     def lookup(self, frame: str, segments: tuple[str, ...]) -> JsonValue | Missing:
         """Read a path from `frame` outward: the innermost frame that has the name decides."""
+        if not frame:
+            return self.variable("", segments)
         for scope in entries.outward(frame):
             if self.has_variable(scope, segments[0]):
                 return self.variable(scope, segments)

@@ -11,17 +11,19 @@ from uuid import UUID
 from schemas.envelope import Event
 from schemas.errors import Rejection
 from schemas.exact_json import JsonObject, JsonValue, dumps, is_deeper
-from schemas.identity import derived_id, key_of
+from schemas.identity import derived_id
 from schemas.limits import Limits
 from topics.catalog import Topic
 from workers.logic.memory.commands import Rules
 from workers.logic.memory.conversations import Listing
 from workers.logic.memory.items import Item
 from workers.logic.variables import entries
+from workers.logic.variables.head import Mark
 from workers.logic.variables.open_requests import Request
 from workers.logic.variables.references import Read
 from workers.logic.variables.scope import Scope
-from workers.logic.variables.state import ExecutionState, Mark
+from workers.logic.variables.state import ExecutionState
+from workers.logic.variables.templates import Template
 
 SOURCE = "/tallystick/variables"
 #: What a recorded read takes beside its path.
@@ -91,7 +93,8 @@ class Step:
     state: ExecutionState
     event: Event
     context: Context
-    key: UUID = field(init=False)
+    #: The event's key, as the caller knows it already.
+    key: UUID
     reads: list[JsonObject] = field(default_factory=list)
     outgoing: list[Outgoing] = field(default_factory=list)
     #: Keys of the requests that may run, in order.
@@ -100,11 +103,15 @@ class Step:
     #: Set when the event was recorded but its content could not be kept: it is dead-lettered as well.
     failure: tuple[str, str] | None = None
     ended_now: bool = False
+    #: The arrived request's template: most requests run in the step that takes them in.
+    template: Template | None = None
     #: What a parent's node gets when the execution completes.
     given: JsonObject = field(default_factory=dict)
 
-    def __post_init__(self) -> None:
-        self.key = self.context.key or key_of(self.event)
+    @property
+    def key_text(self) -> str:
+        """Return the event's key as it stands in entries."""
+        return str(self.key)
 
     @property
     def limits(self) -> Limits:
