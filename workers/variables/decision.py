@@ -119,7 +119,7 @@ def _reused(arrival: Arrival) -> str:
 
 def _apply(arrival: Arrival, facts: Facts, decision: Decision) -> None:
     state = facts.states[arrival.execution]
-    context = Context(facts.now, facts.limits, facts.forks.get(arrival.key), facts.memory)
+    context = Context(facts.now, facts.limits, facts.forks.get(arrival.key), facts.memory, arrival.key)
     try:
         revision = fold.apply(state, arrival.event, context=context)
     except Rejection as rejection:
@@ -131,8 +131,7 @@ def _apply(arrival: Arrival, facts: Facts, decision: Decision) -> None:
     if revision.dead_letter is not None:
         _refuse(arrival, *revision.dead_letter, decision)
     records = records_of(revision.outgoing)
-    body = cast("JsonObject", loads(revision.body))
-    revised = revised_event(arrival.execution, revision.revision, arrival.key, body, revision.changes)
+    revised = revised_event(arrival.execution, revision.revision, arrival.key, revision.said, revision.changes)
     decision.fresh += [_revised_record(arrival.execution, codec.encode(revised)), *records]
     decision.revisions.append(
         RevisionRow(

@@ -2,8 +2,8 @@
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
+from typing import NamedTuple
 from uuid import UUID
 
 import asyncpg
@@ -21,8 +21,7 @@ _QUERIES = load_queries(__file__)
 Lane = tuple[Topic, int]
 
 
-@dataclass(frozen=True, slots=True)
-class Head:
+class Head(NamedTuple):
     """An execution's committed revision; `data` is None before the first.
 
     From `unpublished_from` on, revisions were committed by the last batch, which may not have published them.
@@ -33,8 +32,7 @@ class Head:
     unpublished_from: int = 1
 
 
-@dataclass(frozen=True, slots=True)
-class Known:
+class Known(NamedTuple):
     """An event that was applied before: its revision as it is stored."""
 
     key: UUID
@@ -46,8 +44,7 @@ class Known:
     outgoing: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Refusal:
+class Refusal(NamedTuple):
     """Why a record was not accepted."""
 
     record: ReceivedRecord
@@ -55,8 +52,7 @@ class Refusal:
     message: str
 
 
-@dataclass(frozen=True, slots=True)
-class HeadRow:
+class HeadRow(NamedTuple):
     """A head as it is written."""
 
     execution: ExecutionKey
@@ -68,8 +64,7 @@ class HeadRow:
     unpublished_from: int
 
 
-@dataclass(frozen=True, slots=True)
-class RevisionRow:
+class RevisionRow(NamedTuple):
     """A revision as it is written."""
 
     execution: ExecutionKey

@@ -34,7 +34,8 @@ _NEVER = -1
 def _entry_checksum(entry: str, value: bytes | None) -> int:
     if value is None:
         return 0
-    return int.from_bytes(blake2b(value, digest_size=8, key=blake2b(entry.encode(), digest_size=16).digest()).digest())
+    # No entry holds NUL: name and value cannot be run together.
+    return int.from_bytes(blake2b(b"%b\0%b" % (entry.encode(), value), digest_size=8).digest())
 
 
 def _total(entries: Mapping[str, bytes]) -> int:
