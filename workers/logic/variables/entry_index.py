@@ -5,6 +5,8 @@ from collections.abc import Iterator
 from workers.logic.variables import entries
 
 _Names = dict[str, None]
+#: First letters of the entries that are ever looked for in groups.
+_GROUPED = frozenset("vwngk")
 
 
 class EntryIndex:
@@ -19,11 +21,15 @@ class EntryIndex:
 
     def note(self, entry: str) -> None:
         """Take in the name of an entry that is there now."""
+        if entry[0] not in _GROUPED:
+            return
         for index, group in self._groups(entry):
             index.setdefault(group, {})[entry] = None
 
     def forget(self, entry: str) -> None:
         """Take out the name of an entry that went away."""
+        if entry[0] not in _GROUPED:
+            return
         for index, group in self._groups(entry):
             names = index.setdefault(group, {})
             names.pop(entry, None)
@@ -33,7 +39,9 @@ class EntryIndex:
     def _groups(self, entry: str) -> Iterator[tuple[dict[str, _Names], str]]:
         match entry[0]:
             case "v":
-                yield from self._ancestors(entry, entry.index("/", 2) if entry.count("/") > 1 else -1)
+                end = entry.find("/", 2)
+                if end > 0:
+                    yield from self._ancestors(entry, end)
             case "w":
                 frame_end = entry.index("/", 2)
                 yield self._in_frame, entry[2:frame_end]

@@ -230,7 +230,8 @@ class OpenRequests:
 
     def waiting_for(self, awaited: str) -> list[Request]:
         """Return the requests that wait for `awaited`."""
-        return sorted((self._by_key[key] for key in self._waiters.get((awaited,), _NONE)), key=_number)
+        keys = self._waiters.get((awaited,))
+        return [] if keys is None else sorted([self._by_key[key] for key in keys], key=_number)
 
     def waiting(self, key: str) -> Waiting | None:
         """Return what a request still waits for; None when it never had to wait for an answer."""

@@ -172,9 +172,10 @@ class ExecutionState:
 
     def raw(self, entry: str) -> bytes | None:
         """Return the JSON bytes of `entry`, or None."""
-        if entry in self._changes:
-            return self._changes[entry]
-        return self._raw_before(entry)
+        for changes in (self._changes, self._kept):
+            if entry in changes:
+                return changes[entry]
+        return self._committed.get(entry)
 
     def _raw_before(self, entry: str) -> bytes | None:
         return self._kept[entry] if entry in self._kept else self._committed.get(entry)
@@ -211,7 +212,7 @@ class ExecutionState:
 
     def write_raw(self, entry: str, data: bytes) -> None:
         """Set `entry` to JSON bytes."""
-        self._touch(entry)
+        self._journal.append((entry, self._changes.get(entry, _UNCHANGED)))
         self._changes[entry] = data
         self._index.note(entry)
 
