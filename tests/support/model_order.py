@@ -113,9 +113,9 @@ class Waiting:
     def look(self, frame: Frame, path: str) -> Any:
         root, *way = path.split(".")
         if root in _LIVE:
-            return go(self.pointed(root), way)
+            return deepcopy(go(self.pointed(root), way))
         if root == "memory":
-            return go(self.pads.get(way[0]) or GONE, way[1:])
+            return deepcopy(go(self.pads.get(way[0]) or GONE, way[1:]))
         if root in ("outputs", "state"):
             root, *way = way
             way = way[1:] if path.startswith("outputs") and way[:1] == ["parsed"] else way

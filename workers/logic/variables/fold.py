@@ -6,7 +6,6 @@ gives the same revisions: `apply` looks at nothing but its arguments.
 
 from collections.abc import Callable, Mapping
 from typing import NamedTuple, cast
-from uuid import UUID
 
 from schemas.envelope import Event
 from schemas.errors import Rejection
@@ -90,20 +89,20 @@ class Revision(NamedTuple):
     dead_letter: tuple[str, str] | None = None
 
 
-def apply(state: ExecutionState, event: Event, *, context: Context, key: UUID | None = None) -> Revision | None:
-    """Apply `event`, whose data is valid and whose key is `key`, to `state`.
+def apply(state: ExecutionState, event: Event, *, context: Context) -> Revision | None:
+    """Apply `event`, whose data is valid, to `state`.
 
     Returns None when there is nothing to record (an outcome that no open request asked for).
     Raises `Rejection`, with `state` as it was, when the event belongs to the dead letters.
     """
     state.begin()
     try:
-        return _applied(Step(state, event, context, key or key_of(event)))
+        return _applied(Step(state, event, context, context.key or key_of(event)))
     except Rejection as rejection:
         state.undo()
         if event.type in _WITHOUT_NODE or rejection.reason in _REFUSED_WHOLE:
             raise
-        return _refused(Step(state, event, context, key or key_of(event)), rejection)
+        return _refused(Step(state, event, context, context.key or key_of(event)), rejection)
     except BaseException:
         state.undo()
         raise

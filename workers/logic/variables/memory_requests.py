@@ -78,7 +78,7 @@ def _domain_on_arrival(step: Step, body: JsonObject, *, needs_start: bool) -> st
     """Return the ordering domain when it is known before anything is bound: then order holds from now on."""
     if needs_start and not step.state.started:
         return None
-    if any(_may_hold_references(body.get(name)) for name in ("id", "key", "subject")):
+    if _may_hold_references(body.get("key")) or _may_hold_references(body.get("subject", body.get("id"))):
         return None
     try:
         return _address_of(step, step.event.type, body)

@@ -17,6 +17,7 @@ START: Final = "start"
 _Keys = dict[str, None]
 #: What an index finds requests by: a frame and a name, a domain, a loop, an awaited key.
 Group: TypeAlias = tuple[str, ...]
+_Place: TypeAlias = "tuple[dict[Group, _Keys], Group, Callable[[Request], int]]"
 _NONE: Final[_Keys] = {}
 
 
@@ -140,9 +141,7 @@ class OpenRequests:
         self._by_key[key] = request
         if before is None or before.domain != request.domain:
             for index, group, order in self._groups(request):
-                keys = index.setdefault(group, {})
-                if key not in keys:
-                    self._insert(keys, request, order)
+                self._insert(index, group, request, order)
         if before is not None and before.awaits is request.awaits:
             return  # what it waits for is as it was, and so are the answers that it has had
         self._stop_waiting(key)
@@ -182,18 +181,26 @@ class OpenRequests:
         for awaited in waiting.left if waiting is not None else ():
             _discard(self._waiters, (awaited,), key)
 
-    def _groups(self, request: Request) -> "Iterator[tuple[dict[Group, _Keys], Group, Callable[[Request], int]]]":
-        for name in request.provides:
-            yield self._by_place, (request.frame, name), _number
+    def _groups(self, request: Request) -> list[_Place]:
+        """Return where a request is found: index, group, and what orders the group."""
+        groups: list[_Place] = [(self._by_place, (request.frame, name), _number) for name in request.provides]
         if request.domain is not None:
-            yield self._by_domain, (request.domain,), _turn
-        for frame in entries.outward(request.frame)[:-1]:
-            yield self._in_loop, (frame[: frame.rindex("[") + 1],), _number
+            groups.append((self._by_domain, (request.domain,), _turn))
+        if request.frame:
+            loops = [frame[: frame.rindex("[") + 1] for frame in entries.outward(request.frame)[:-1]]
+            groups += [(self._in_loop, (loop,), _number) for loop in loops]
+        return groups
 
-    def _insert(self, keys: _Keys, request: Request, order: Callable[[Request], int]) -> None:
-        last = next(reversed(keys), None)
+    def _insert(
+        self, index: dict[Group, _Keys], group: Group, request: Request, order: Callable[[Request], int]
+    ) -> None:
+        keys = index.get(group)
+        if keys is None:
+            index[group] = {request.key: None}
+            return
+        last = next(reversed(keys))
         keys[request.key] = None
-        if last is not None and order(self._by_key[last]) > order(request):
+        if order(self._by_key[last]) > order(request):
             in_order = sorted(keys, key=lambda key: order(self._by_key[key]))
             keys.clear()
             keys.update(dict.fromkeys(in_order))
