@@ -3,11 +3,12 @@
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Sequence
 
+import asyncpg
 import pytest
 import pytest_asyncio
 
 from schemas.envelope import Event
-from tests.support.edge import PARTITIONS, completed, ended, started
+from tests.support.edge import DEADLINE_S, PARTITIONS, completed, ended, started
 from topics.catalog import Topic
 from topics.codec import decode, encode
 from topics.keys import partition_of
@@ -52,7 +53,11 @@ async def settings(database: str) -> AsyncIterator[Settings]:
 
 
 async def process(
-    settings: Settings, publisher: Published, *batches: Sequence[ReceivedRecord], evicts: bool = False
+    settings: Settings,
+    publisher: Published,
+    *batches: Sequence[ReceivedRecord],
+    evicts: bool = False,
+    batch_size: int = 500,
 ) -> None:
     """Be a new worker and process batches."""
 
@@ -65,8 +70,15 @@ async def process(
     table.note_published = lambda *_: None  # type: ignore[method-assign]
     async with Database.from_settings(settings, "test") as database:
         processor = BatchProcessor(
-            database, publisher, table, group="g", rules=Rules(), health=health, stop=asyncio.Event()
-        )  # type: ignore[arg-type]
+            database,
+            publisher,  # type: ignore[arg-type]
+            table,
+            group="g",
+            rules=Rules(),
+            health=health,
+            stop=asyncio.Event(),
+            batch_size=batch_size,
+        )
         for batch in batches:
             await processor.process(batch, {})
         if evicts:
@@ -94,6 +106,45 @@ async def test_unpublished_revisions_go_out_before_a_newer_one(settings: Setting
     await process(settings, published, [LATER], [OUTPUT])
 
     assert published.revisions[:3] == [1, 2, 3]
+
+
+class DiesLate(Published):
+    """Dies in a publication once the batch after it is committed."""
+
+    def __init__(self, dsn: str, revision: int) -> None:
+        super().__init__()
+        self._dsn = dsn
+        self._revision = revision
+
+    async def publish(self, records: Iterable[Record]) -> Sequence[object]:
+        connection = await asyncpg.connect(self._dsn)
+        try:
+            async with asyncio.timeout(DEADLINE_S):
+                while await connection.fetchval("SELECT revision FROM executions") != self._revision:
+                    await asyncio.sleep(0.01)
+        finally:
+            await connection.close()
+        raise Killed
+
+
+async def test_batches_that_overlap_are_published_in_their_order(settings: Settings) -> None:
+    published = Published()
+
+    await process(settings, published, [FIRST, OUTPUT, LATER, LATEST], batch_size=1)
+
+    assert published.revisions == [1, 2, 3, 4]
+
+
+async def test_what_was_being_published_while_the_next_batch_was_committed_goes_out_first(settings: Settings) -> None:
+    await process(settings, Published(), [FIRST])
+    dies_late = DiesLate(settings.postgres_dsn.get_secret_value(), revision=3)
+    with pytest.raises(Killed):
+        await process(settings, dies_late, [OUTPUT, LATER], batch_size=1)
+
+    published = Published()
+    await process(settings, published, [LATEST])
+
+    assert published.revisions == [1, 2, 3, 4]
 
 
 async def test_they_go_out_although_the_next_worker_was_killed_too(settings: Settings) -> None:

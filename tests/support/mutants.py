@@ -115,10 +115,10 @@ def variables_published_before_committed() -> None:
 
     write = BatchProcessor._write
 
-    async def publish_first(self: Any, connection: Any, read: Any, decision: Any) -> None:
+    async def publish_first(self: Any, connection: Any, read: Any, decision: Any, heads: Any) -> None:
         await self._publisher.publish(decision.outgoing())
         await asyncio.sleep(_GAP_S)
-        await write(self, connection, read, decision)
+        await write(self, connection, read, decision, heads)
 
     BatchProcessor._write = publish_first  # type: ignore[method-assign]
 

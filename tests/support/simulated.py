@@ -29,8 +29,9 @@ from workers.memory import intake as memory_intake
 from workers.memory.store import Known as KnownCommands
 from workers.memory.store import StoredOutcome
 from workers.variables import intake
-from workers.variables.batch import INPUTS, cut_before_forks, fork_source, positions_after
+from workers.variables.batch import INPUTS
 from workers.variables.decision import Facts, decide
+from workers.variables.parts import cut_before_forks, fork_source, positions_after
 from workers.variables.rows import apply_changes, decode_changes
 from workers.variables.store import Known, Refusal
 from workers.variables.table import LiveExecution, _record, _total

@@ -16,6 +16,8 @@ from workers.variables.table import ExecutionTable
 #: With the table's name the changelog is called as Faust wants it: `{app id}-{table}-changelog`.
 _TABLE = "executions"
 _HEARTBEATS_PER_SESSION = 3
+#: The batches of a fetch overlap: one is understood, one committed, one published.
+_BATCHES_PER_FETCH = 6
 #: Bounds what is handed out again after a kill; each commit is one small request.
 _COMMIT_INTERVAL_S = 0.5
 #: Faust refuses a request time-out below the session time-out.
@@ -47,7 +49,7 @@ def build_app(settings: Settings) -> VariablesApp:
         broker_rebalance_timeout=max(60.0, settings.kafka_session_timeout_s),
         broker_request_timeout=max(_REQUEST_TIMEOUT_S, settings.kafka_session_timeout_s),
         broker_max_poll_interval=_MAX_POLL_INTERVAL_S,
-        broker_max_poll_records=settings.batch_size,
+        broker_max_poll_records=_BATCHES_PER_FETCH * settings.batch_size,
         broker_commit_interval=_COMMIT_INTERVAL_S,
         consumer_auto_offset_reset="earliest",
         key_serializer="raw",

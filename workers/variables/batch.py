@@ -1,14 +1,15 @@
 """input topics -> revisions in PostgreSQL -> variable-updates, node-results, memory-commands, dead-letters.
 
-A batch in three steps: read, decide, write. Then what was committed is published, then the table's changelog; when
-`process` returns, all of it is acknowledged and the input may be.
+A batch in three steps: read, decide, write. Then what was committed is published, then the table's changelog, while
+the next batch is committed; when `process` returns, all of it is acknowledged and the input may be.
 """
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
+from functools import partial
 from itertools import chain
 from time import monotonic
 from typing import TypeVar
@@ -33,53 +34,18 @@ from workers.variables import store
 from workers.variables.decision import Decision, Facts, decide, head_rows
 from workers.variables.handover import newest, taken_over
 from workers.variables.intake import Arrival, Intake, take_in
-from workers.variables.store import Head, Known, Lane
+from workers.variables.parts import cut_before_forks, fork_source, positions_after, slices
+from workers.variables.steps import Committed, Loaded, Read
+from workers.variables.store import Head, HeadRow, Lane
 from workers.variables.table import ExecutionTable, LiveExecution
 
 Result = TypeVar("Result")
 
+#: Records between two looks at what else waits: about a millisecond, so that PostgreSQL's answers are not kept waiting.
+_UNDERSTOOD_AT_ONCE = 25
+
 #: Topics whose records change the same executions, partition by partition: their fences are taken together.
 INPUTS = (Topic.EXECUTION_EVENTS, Topic.ACTIVITY_OUTPUTS, Topic.MEMORY_RESULTS)
-
-
-@dataclass(frozen=True, slots=True)
-class Loaded:
-    """An execution of a batch: its live store (fresh from PostgreSQL when `rebuilt`) and a working copy over it."""
-
-    partition: int
-    live: LiveExecution
-    state: ExecutionState
-    rebuilt: bool
-
-    def afresh(self, key: ExecutionKey) -> "Loaded":
-        """Return the same store with a working copy that nothing was decided on."""
-        return replace(self, state=ExecutionState.load(key, self.live.head or None, self.live.entries))
-
-
-@dataclass(slots=True)
-class Committed:
-    """What a transaction left to do."""
-
-    decision: Decision
-    loaded: Mapping[ExecutionKey, Loaded]
-    behind: int
-    #: Executions that were taken over: with this batch they are published up to here.
-    taken: Mapping[ExecutionKey, int]
-
-
-@dataclass(slots=True)
-class Read:
-    """What the first step found. `positions` are those to store; `behind` counts records before the fence."""
-
-    positions: dict[Lane, int]
-    behind: list[ReceivedRecord]
-    facts: Facts
-    loaded: dict[ExecutionKey, Loaded] = field(default_factory=dict)
-    unused: set[ExecutionKey] = field(default_factory=set)
-    #: What the owner before us may not have published: from which revision on, and the revisions.
-    heads: dict[ExecutionKey, Head] = field(default_factory=dict)
-    taken: dict[ExecutionKey, int] = field(default_factory=dict)
-    unpublished: dict[UUID, Known] = field(default_factory=dict)
 
 
 class BatchProcessor:
@@ -95,12 +61,16 @@ class BatchProcessor:
         rules: Rules,
         health: Health,
         stop: asyncio.Event,
+        batch_size: int = 500,
     ) -> None:
         self._rules = rules
         self._database = database
         self._publisher = publisher
         self._table = table
         self._group = group
+        self._batch_size = batch_size
+        #: Of the batch that is being published now: its executions, and from which revision on.
+        self._unpublished: Mapping[ExecutionKey, int] = {}
         self._health = health
         self._metrics = health.metrics
         self._stop = stop
@@ -110,38 +80,69 @@ class BatchProcessor:
     async def process(self, records: Sequence[ReceivedRecord], log_ends: Mapping[Lane, int]) -> None:
         """Apply `records` and return when all they cause is acknowledged. Waits out what can be waited out.
 
-        Raises `Stopping` when asked to stop while a dependency is down; nothing may be acknowledged then.
+        While one batch of them is committed, the next is understood and the one before is published, each in its
+        order. Raises `Stopping` when asked to stop while a dependency is down; nothing may be acknowledged then.
         """
         async with self._busy:
             partitions = await self._retry(lambda: self._publisher.partitions(Topic.EXECUTION_EVENTS), "kafka")
-            intake = take_in(records, partitions)
-            for part in cut_before_forks(intake.arrivals):
-                await self._process_part(part, intake, records, log_ends)
-                intake = Intake()
+            tasks: set[asyncio.Task[object]] = set()
+            try:
+                await self._process(slices(records, self._batch_size), partitions, log_ends, tasks)
+            except BaseException:
+                for task in tasks:
+                    task.cancel()
+                await asyncio.gather(*tasks, return_exceptions=True)
+                raise
 
-    async def _process_part(
+    async def _process(
         self,
-        arrivals: Sequence[Arrival],
-        intake: Intake,
-        records: Sequence[ReceivedRecord],
+        batches: Iterator[Sequence[ReceivedRecord]],
+        partitions: int,
         log_ends: Mapping[Lane, int],
+        tasks: set["asyncio.Task[object]"],
     ) -> None:
-        started = monotonic()
-        with self._step("commit"):
-            committed = await self._retry(lambda: self._commit(arrivals, records, log_ends), "postgres")
-        pass_point("after_commit")
-        changelog = self._update_table(committed)
+        def start(work: Coroutine[object, object, Result]) -> asyncio.Task[Result]:
+            task = asyncio.create_task(work)
+            tasks.add(task)
+            task.add_done_callback(tasks.discard)
+            return task
+
+        publishing: asyncio.Task[None] | None = None
+        understanding: asyncio.Task[Intake] | None = start(_understand(next(batches), partitions))
+        while understanding is not None:
+            intake = await understanding
+            records = next(batches, None)
+            understanding = None if records is None else start(_understand(records, partitions))
+            for arrivals in cut_before_forks(intake.arrivals):
+                started = monotonic()
+                with self._step("commit"):
+                    committed = await self._retry(partial(self._commit, arrivals, intake.records, log_ends), "postgres")
+                pass_point("after_commit")
+                changelog = self._update_table(committed)
+                if publishing is not None:
+                    await publishing
+                self._unpublished = committed.since
+                publishing = start(self._publish(committed, intake, changelog, len(arrivals), started))
+                intake = Intake(records=intake.records)
+        if publishing is not None:
+            await publishing
+
+    async def _publish(
+        self, committed: Committed, intake: Intake, changelog: Sequence[Record], arrivals: int, started: float
+    ) -> None:
+        """Publish what a batch committed, then its changes of the table; return when all is acknowledged."""
         decision = committed.decision
         letters = [letter for _, letter in chain(intake.letters, decision.letters)]
         outgoing = [*decision.outgoing(), *letters, *intake.forwards]
         with self._step("publish"):
             await self._retry(lambda: self._publisher.publish(outgoing), "kafka")
         pass_point("after_publish")
+        self._unpublished = {}
         await self._note_published(committed.taken)
         with self._step("changelog"):
             await self._publish_changelog(changelog)
         pass_point("after_changelog")
-        done = len(arrivals) + len(intake.letters) + len(intake.forwards) + intake.unasked
+        done = arrivals + len(intake.letters) + len(intake.forwards) + intake.unasked
         self._account(done, intake, committed, outgoing, monotonic() - started)
 
     async def _commit(
@@ -151,9 +152,12 @@ class BatchProcessor:
             read = await self._read(connection, arrivals, records, log_ends)
             decision = await self._decide(connection, arrivals, read)
             decision.handed_over = {key: row for key, row in read.unpublished.items() if key not in decision.replayed}
-            await self._write(connection, read, decision)
+            heads = head_rows(decision, read.facts.states, {**self._unpublished, **read.taken})
+            await self._write(connection, read, decision, heads)
             pass_point("before_commit")
-        return Committed(decision, read.loaded, len(read.behind), newest(read.taken, read.heads, read.facts.states))
+        taken = newest(read.taken, read.heads, read.facts.states)
+        since = {row.execution: row.unpublished_from for row in heads}
+        return Committed(decision, read.loaded, len(read.behind), taken, since)
 
     # -- read
 
@@ -166,9 +170,9 @@ class BatchProcessor:
     ) -> Read:
         lanes = {(topic, record.partition) for topic in INPUTS for record in records}
         stored = await store.lock_positions(connection, self._group, lanes)
-        for lane, end in log_ends.items():
-            if stored[lane] > end:
-                self._log.warning("topic was made anew", action="position_reset", lane=str(lane), was=stored[lane])
+        for lane, position in stored.items():
+            if position > log_ends.get(lane, position):
+                self._log.warning("topic was made anew", action="position_reset", lane=str(lane), was=position)
                 stored[lane] = 0
         positions, behind = positions_after(records, stored)
 
@@ -253,12 +257,12 @@ class BatchProcessor:
 
     # -- write
 
-    async def _write(self, connection: Connection, read: Read, decision: Decision) -> None:
+    async def _write(self, connection: Connection, read: Read, decision: Decision, heads: Sequence[HeadRow]) -> None:
         await store.write_batch(
             connection,
             self._group,
             now=read.facts.now,
-            heads=head_rows(decision, read.facts.states, read.taken),
+            heads=heads,
             revisions=decision.revisions,
             refusals=decision.refusals,
             positions=read.positions,
@@ -354,6 +358,14 @@ class BatchProcessor:
         await self._retry(forget, "postgres")
 
 
+async def _understand(records: Sequence[ReceivedRecord], partitions: int) -> Intake:
+    intake = Intake(records=records)
+    for part in slices(records, _UNDERSTOOD_AT_ONCE):
+        take_in(part, partitions, intake)
+        await asyncio.sleep(0)
+    return intake
+
+
 async def _with_real_memory(connection: Connection, facts: Facts, needs: NeedsMemory) -> RealMemory:
     """Return what simulations know of real memory, and what they ask for now: an item without a row is none."""
     known = facts.memory
@@ -361,40 +373,3 @@ async def _with_real_memory(connection: Connection, facts: Facts, needs: NeedsMe
     items = {address: found.get(address, Item(address)) for address in needs.addresses}
     listings = {prefix: await list_records(connection, prefix, facts.now) for prefix in needs.prefixes}
     return RealMemory(known.rules, {**known.items, **items}, {**known.listings, **listings})
-
-
-def positions_after(
-    records: Sequence[ReceivedRecord], stored: Mapping[Lane, int]
-) -> tuple[dict[Lane, int], list[ReceivedRecord]]:
-    """Return the positions after `records`, never back, and those records that lie before the stored ones."""
-    positions: dict[Lane, int] = {}
-    behind: list[ReceivedRecord] = []
-    for record in records:
-        lane = (record.topic, record.partition)
-        if record.offset < stored[lane]:
-            behind.append(record)
-        positions[lane] = max(positions.get(lane, stored[lane]), record.offset + 1)
-    return positions, behind
-
-
-def fork_source(arrival: Arrival) -> tuple[ExecutionKey, int] | None:
-    """Return the execution and revision that an `execution.started` forks from."""
-    fork = arrival.event.data.get("forked_from") if arrival.event.type == "execution.started" else None
-    if not isinstance(fork, dict):
-        return None
-    # A number that no revision can have is looked up as one, in vain.
-    return ExecutionKey(arrival.execution.tenant, str(fork["execution_id"])), min(int(str(fork["revision"])), 2**62)
-
-
-def cut_before_forks(arrivals: Sequence[Arrival]) -> list[Sequence[Arrival]]:
-    """Cut a batch where an execution forks from one that the same batch changes: its source must be committed."""
-    parts: list[Sequence[Arrival]] = []
-    start = 0
-    changed: set[ExecutionKey] = set()
-    for index, arrival in enumerate(arrivals):
-        source = fork_source(arrival)
-        if source is not None and source[0] in changed:
-            parts.append(arrivals[start:index])
-            start, changed = index, set()
-        changed.add(arrival.execution)
-    return [*parts, arrivals[start:]]

@@ -1,6 +1,6 @@
 """Received records -> arrivals to decide, and records to set aside: dead letters and forwards."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 from uuid import UUID
@@ -34,6 +34,7 @@ class Arrival(NamedTuple):
 class Intake:
     """What a batch of records holds. `letters` go with the code that each was refused for."""
 
+    records: Sequence[ReceivedRecord] = ()
     arrivals: list[Arrival] = field(default_factory=list)
     letters: list[tuple[str, Record]] = field(default_factory=list)
     forwards: list[Record] = field(default_factory=list)
@@ -41,9 +42,12 @@ class Intake:
     unasked: int = 0
 
 
-def take_in(records: Iterable[ReceivedRecord], partitions: int) -> Intake:
-    """Sort `records` out; what was refused depends on the record alone, so that every delivery gives the same."""
-    intake = Intake()
+def take_in(records: Iterable[ReceivedRecord], partitions: int, intake: Intake | None = None) -> Intake:
+    """Sort `records` out, after those of `intake`.
+
+    What was refused depends on the record alone, so that every delivery gives the same.
+    """
+    intake = Intake() if intake is None else intake
     for record in records:
         try:
             _take_one(record, partitions, intake)

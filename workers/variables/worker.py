@@ -16,7 +16,7 @@ from workers.runtime import crash_points, failures
 from workers.runtime.health import Health, serve
 from workers.runtime.logs import batch_logger
 from workers.runtime.plugins import load_types
-from workers.runtime.postgres import Database
+from workers.runtime.postgres import BY_KEY, Database
 from workers.runtime.retry import Stopping, retry
 from workers.settings import Settings
 from workers.variables.application import VariablesApp, build_app, group_of, register
@@ -52,7 +52,7 @@ async def run(settings: Settings, stop: asyncio.Event) -> None:
 
 async def _work(settings: Settings, stop: asyncio.Event, health: Health, stack: AsyncExitStack) -> None:
     rules = Rules(types=load_types())
-    database = Database.from_settings(settings, f"tally-{WORKER}")
+    database = Database.from_settings(settings, f"tally-{WORKER}", BY_KEY)
     await retry(database.open, name="postgres", health=health, stop=stop)
     stack.push_async_callback(database.close)
 
@@ -99,6 +99,7 @@ class _Session:
             rules=rules,
             health=health,
             stop=stop,
+            batch_size=settings.batch_size,
         )
         self._app.on_partitions_revoked.connect(self._on_partitions_revoked)
         self._app.on_rebalance_complete.connect(self._on_rebalance_complete)

@@ -15,10 +15,10 @@ from topics.codec import decode, encode
 from topics.keys import partition_of
 from topics.records import ReceivedRecord
 from workers.logic.variables.state import ExecutionKey, ExecutionState
-from workers.variables.batch import cut_before_forks, positions_after
 from workers.variables.decision import Decision, Facts, decide
 from workers.variables.driver import Assignor
 from workers.variables.intake import Arrival, take_in
+from workers.variables.parts import cut_before_forks, positions_after
 from workers.variables.rows import decode_changes, decode_outgoing, encode_changes, encode_outgoing
 from workers.variables.store import Known, Refusal
 
