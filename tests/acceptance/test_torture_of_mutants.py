@@ -30,9 +30,14 @@ def test_every_bug_is_tried():
 @pytest.mark.parametrize("bug", EXPECTED)
 async def test_a_seeded_bug_is_found(bug: str, kafka_bootstrap_servers: str, tmp_path: Path) -> None:
     faults, expected = EXPECTED[bug]
+    worker = bug.split("_", maxsplit=1)[0]
+    # A kill must meet a batch of the worker that has the bug: many runs for one kind, many commands for the other.
+    clients, runs_per_s = (2, 8.0) if worker == "variables" else (8, 1.5)
     plan = Plan(
         seed=4,
-        seconds=20,
+        seconds=25,
+        clients=clients,
+        runs_per_s=runs_per_s,
         logs=tmp_path,
         kafka=kafka_bootstrap_servers,
         pause_s=0.8,

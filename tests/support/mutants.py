@@ -125,8 +125,17 @@ def variables_published_before_committed() -> None:
 
 def variables_published_from_memory_only() -> None:
     """What was applied before is not sent again: a kill between commit and publication loses it."""
+    from workers.variables.batch import BatchProcessor
     from workers.variables.decision import Decision
 
+    commit = BatchProcessor._commit
+
+    async def commit_and_dawdle(self: Any, *arguments: Any) -> Any:
+        committed = await commit(self, *arguments)
+        await asyncio.sleep(_GAP_S)
+        return committed
+
+    BatchProcessor._commit = commit_and_dawdle  # type: ignore[method-assign]
     cast("Any", Decision).outgoing = lambda self: self.fresh
 
 
