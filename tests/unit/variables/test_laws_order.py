@@ -376,3 +376,15 @@ def test_a_fallback_is_not_waited_for_any_more_once_the_first_choice_is_answered
 
     (ready,) = run.output("c", {"z": 3})
     assert ready.data["inputs"] == {"v": 1, "c": 3}
+
+
+def test_a_reference_to_the_scratchpad_is_null_where_the_last_before_it_clears_the_key() -> None:
+    run = started()
+    run.say("activity.scheduled", activity_id="agent", inputs={})
+    run.say("scratchpad.write", node_id="w", key="k", value="{outputs.agent.text}")
+    run.say("scratchpad.clear", node_id="c", key="k")
+    run.say("activity.scheduled", activity_id="use", inputs={"x": "{{memory.default.k}}"})
+
+    events = run.output("agent", {"text": "t"})
+
+    assert of_type(events, "activity.ready")[0].data["inputs"] == {"x": None}
