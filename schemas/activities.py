@@ -1,4 +1,4 @@
-"""What activities are given and what they produced (design 2.3)."""
+"""What activities are given and what they produced."""
 
 from pydantic import Field
 

@@ -1,4 +1,4 @@
-"""Canonical addresses of memory items: `tenant/scope/workflow/kind/id/key` (design 2.4).
+"""Canonical addresses of memory items: `tenant/scope/workflow/kind/id/key`.
 
 Each segment is percent-encoded (RFC 3986: unreserved characters stay); `-` alone stands for an absent
 segment, a literal `-` is `%2D`. The text is the Kafka key and the primary key in PostgreSQL.

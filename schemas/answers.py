@@ -1,4 +1,4 @@
-"""The answers of memory and conversation requests, as an execution sees them (design 2.3)."""
+"""The answers of memory and conversation requests, as an execution sees them."""
 
 from schemas.data import Answer, Object
 

@@ -1,4 +1,4 @@
-"""Which way a run goes (design 2.3; seed 000's Condition node)."""
+"""Which way a run goes (a Condition node)."""
 
 from typing import Annotated, Self
 

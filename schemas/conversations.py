@@ -1,4 +1,4 @@
-"""Conversation records: append-only lists of messages (design 2.5; seed 004)."""
+"""Conversation records: append-only lists of messages."""
 
 from typing import Annotated, Literal
 

@@ -1,4 +1,4 @@
-"""What could not be accepted (design 2.2), as `topics.dead_letters` writes it."""
+"""What could not be accepted, as `topics.dead_letters` writes it."""
 
 from schemas.data import Outbound
 

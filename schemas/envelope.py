@@ -1,4 +1,4 @@
-"""The CloudEvents 1.0 envelope that everything travels in (design 2.1)."""
+"""The CloudEvents 1.0 envelope that everything travels in."""
 
 from dataclasses import dataclass, field
 

@@ -1,4 +1,4 @@
-"""The life of an execution: it starts, ends once, and is finalized (design 2.3)."""
+"""The life of an execution: it starts, ends once, and is finalized."""
 
 from typing import Annotated, Literal
 
@@ -42,7 +42,7 @@ class ParentRef(Data):
 
 
 class ContractField(Data):
-    """One promised input or output; `type` is a type name of design 4.3."""
+    """One promised input or output; `type` is a type name of durable memory, such as `Decimal` or `String[]`."""
 
     name: Text
     type: Text
@@ -68,7 +68,7 @@ class SimulatedItem(Data):
 
 
 class Simulation(Data):
-    """The run never changes memory; `memory` wins over what is really stored (design 4.6)."""
+    """The run never changes memory; `memory` wins over what is really stored."""
 
     subject: SubjectRef | None = None
     memory: list[SimulatedItem] = Field(default_factory=list)

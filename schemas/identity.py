@@ -1,6 +1,6 @@
 """Who an event is: its key, its content, and the ids of what it causes.
 
-The same `tenant`, `source` and `id` are the same event, whatever else differs (design 2.1); a derived
+The same `tenant`, `source` and `id` are the same event, whatever else differs; a derived
 id depends only on what caused it, so that every delivery of the cause gives the same id.
 """
 

@@ -1,4 +1,4 @@
-"""The limits of the contract (design sections 2 to 4), in one place, with units in their names."""
+"""The limits of the contract, in one place, with units in their names."""
 
 from dataclasses import dataclass
 
@@ -25,7 +25,7 @@ class Limits:
     summary_default_characters: int = 1200
     conversation_outcome_bytes: int = 256 * 1024
     default_ttl_seconds: int = 30 * 24 * 3600
-    #: 100 years of 365.25 days: "up to 100 years" (seed 003).
+    #: 100 years of 365.25 days.
     max_ttl_seconds: int = 36525 * 24 * 3600
 
 

@@ -1,4 +1,4 @@
-"""Branches that join and bodies that repeat (design 2.3; seed 000's Parallel and ForEach nodes)."""
+"""Branches that join and bodies that repeat (Parallel and ForEach nodes)."""
 
 from typing import Annotated
 

@@ -1,4 +1,4 @@
-"""Durable memory: commands, requests of executions, outcomes, conflicts, changes (design 2.4; seed 003).
+"""Durable memory: commands, requests of executions, outcomes, conflicts, changes.
 
 A *request* comes with an execution (`node_id`; `subject` may be a kind of the run's subjects; `value` and
 `expected_version` may be templates). A *command* is complete: it names its item itself.

@@ -1,11 +1,11 @@
-"""Which names a node or variable may have (design section 3)."""
+"""Which names a node or variable may have."""
 
 import re
 
 from schemas.errors import Rejection
 from schemas.limits import Limits
 
-#: Scopes of the store itself (seed 000) and the aliases of the scratchpad (seed 001).
+#: Scopes of the store itself, and the aliases of the scratchpad.
 RESERVED_NAMES = frozenset(
     {
         "input",

@@ -1,6 +1,6 @@
 """Every event type: its data's model, the topics that accept or carry it, and `parse`.
 
-The tables are what the contract (design 2.2 to 2.5) says, as data: the AsyncAPI document, the command line
+The tables are the contract as data: the AsyncAPI document, the command line
 and the workers read them.
 """
 

@@ -1,4 +1,4 @@
-"""What each applied event changed (design 2.4, `variables.revised`)."""
+"""What each applied event changed (`variables.revised`)."""
 
 from schemas.data import Count, Iteration, Json, Outbound, Revision
 

@@ -1,4 +1,4 @@
-"""The per-run scratchpad (seed 001's Memory Manager).
+"""The per-run scratchpad (a Memory Manager node).
 
 One form holds the fields of all operations, as its editor does: each operation uses what it needs.
 """

@@ -1,7 +1,7 @@
 """The topics as data: name, key, direction, partitions, retention, clean-up, who writes and who reads.
 
 `tally topics create` makes what stands here, `tally topics check` compares a broker with it, and the
-AsyncAPI document is written from it (design 2.2).
+AsyncAPI document is written from it.
 """
 
 from dataclasses import dataclass

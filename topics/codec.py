@@ -1,7 +1,7 @@
 """CloudEvents 1.0 over Kafka: structured JSON is what we write; structured and binary are what we read.
 
 A value with `specversion` is structured even where the content-type header is missing, so that a plain
-`kcat` line works (design 2.1; CloudEvents Kafka protocol binding 1.0.2, section 3).
+`kcat` line works (CloudEvents Kafka protocol binding 1.0.2, section 3).
 """
 
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""What could not be accepted: original bytes and headers, where it lay, and why (design 2.2)."""
+"""What could not be accepted: original bytes and headers, where it lay, and why."""
 
 import base64
 from uuid import NAMESPACE_URL, uuid5

@@ -1,4 +1,4 @@
-"""Where an event that somebody publishes goes: topic and key (design 2.2)."""
+"""Where an event that somebody publishes goes: topic and key."""
 
 from schemas import conversations, memory
 from schemas.address import Address, format_address
