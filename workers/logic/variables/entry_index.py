@@ -50,7 +50,7 @@ class EntryIndex:
                 frame_end = entry.index("/", 2)
                 if frame_end > 2:
                     yield self._in_frame, entry[2:frame_end]
-            case "k":
+            case _:  # "k"
                 yield self._in_namespace, entry[2 : entry.index("/", 2)]
 
     def _ancestors(self, entry: str, end: int) -> Iterator[tuple[dict[str, _Names], str]]:
