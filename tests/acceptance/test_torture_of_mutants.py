@@ -25,7 +25,7 @@ def test_every_bug_is_tried():
     assert EXPECTED.keys() == BUGS.keys()
 
 
-@pytest.mark.slow
+@pytest.mark.mutation
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("bug", EXPECTED)
 async def test_a_seeded_bug_is_found(bug: str, kafka_bootstrap_servers: str, tmp_path: Path) -> None:
