@@ -136,6 +136,7 @@ def test_everything_that_came_of_events_can_be_looked_at(tally: Tally, workers: 
     assert (document(written)["type"], document(refused)["type"]) == ("memory.written", "memory.conflicted")
 
     _check_executions(tally)
+    _check_forks_are_answered(tally)
     _check_memory(tally)
     doctor = tally("doctor")
     assert doctor.exit_code == 0, doctor.stdout
@@ -165,10 +166,27 @@ def _check_executions(tally: Tally) -> None:
     assert tally("execution", "fork", "run-1", "--at", "2", "--as", "fork-1").exit_code == 0
     assert tally("publish", "-", given=event(20, "execution.completed", {}, "fork-1")).exit_code == 0
     assert tally("await", "fork-1").exit_code == 0
+    again = tally("execution", "fork", "run-1", "--at", "3", "--as", "fork-1")
+    assert (again.exit_code, again.stdout) == (1, "")
+    assert "fork-1 exists already" in again.stderr
     forked = document(tally("execution", "show", "fork-1", "--json"))
     assert isinstance(forked["variables"], dict)
     assert "last" not in forked["variables"]
     assert forked["variables"]["lab"] == late["variables"]["lab"]
+
+
+def _check_forks_are_answered(tally: Tally) -> None:
+    other = loads(event(30, "execution.started", {"workflow": {"name": "w"}}, "run-3"))
+    assert isinstance(other, dict)
+    taken_id = dumps({**other, "id": "fork-fork-2", "source": "/tally/cli"})
+    ending = event(31, "execution.completed", {}, "run-3")
+    assert tally("publish", "-", given=taken_id + b"\n" + ending).exit_code == 0
+    assert tally("await", "run-3").exit_code == 0
+
+    refused = tally("execution", "fork", "run-1", "--at", "2", "--as", "fork-2")
+
+    assert refused.exit_code == 1
+    assert "fork-2 was not started: id_reused" in refused.stderr
 
 
 def _check_memory(tally: Tally) -> None:

@@ -7,14 +7,12 @@ from uuid import uuid4
 
 import typer
 
-from schemas.envelope import Event
 from schemas.errors import UsageError
-from schemas.exact_json import JsonObject, JsonValue, loads
-from topics.publisher import Publisher
-from topics.routing import record_of
+from schemas.exact_json import JsonObject, JsonValue
 from workers.cli.app import answer_is_no, app, run
 from workers.cli.database import reading
 from workers.cli.differences import differences
+from workers.cli.forks import fork_event, publish_fork
 from workers.cli.options import DEFAULT_TENANT, Json, Limit, Tenant
 from workers.cli.output import pretty, say, short, show_json, show_table
 from workers.cli.revision_views import revision_document, show_revisions, touches_of
@@ -159,44 +157,30 @@ def fork(
     at: Annotated[int, typer.Option("--at", min=1, metavar="REVISION", help="Take the store as it was then.")],
     new_id: Annotated[str | None, typer.Option("--as", metavar="ID", help="The new execution's id.")] = None,
     tenant: Tenant = DEFAULT_TENANT,
+    timeout: Annotated[float, typer.Option(min=0, help="Seconds to wait for a worker.")] = 30.0,
     json: Json = False,
 ) -> None:
-    """Start a new execution whose store is this one's at a revision.
+    """Start a new execution whose store is this one's at a revision. Exit 1 when the new id exists already.
 
     Example: `tally execution fork due-diligence-7 --at 3 --as due-diligence-7b`
     """
     settings = read_settings()
     source = ExecutionKey(tenant, execution_id)
     name = new_id or f"{execution_id}-fork-{uuid4().hex[:8]}"
-    run(_fork(settings, source, at, name))
+    run(_fork(settings, source, at, name, timeout))
     if json:
         show_json({"execution_id": name, "forked_from": {"execution_id": execution_id, "revision": at}})
     else:
         say(f"{name} begins with the store of {execution_id} at revision {at}")
 
 
-async def _fork(settings: Settings, source: ExecutionKey, at: int, name: str) -> None:
-    summary, store = await _look_at(settings, source, at)
-    meta = cast("JsonObject", loads(store.entries.get(entries.META, b"{}")))
+async def _fork(settings: Settings, source: ExecutionKey, at: int, name: str, timeout_s: float) -> None:
+    async with reading(settings) as connection:
+        summary, store = await _summary_and_store(connection, source, at)
+        if await history.execution(connection, ExecutionKey(source.tenant, name)) is not None:
+            answer_is_no(f"{name} exists already; give another id with --as")
     variables = cast("JsonObject", store_document(source, store)["variables"])
-    system = cast("JsonObject", variables.get("system") or {})
-    data: JsonObject = {
-        "workflow": meta.get("workflow") or {"name": summary.workflow or "unknown"},
-        "input": variables.get("input") or {},
-        "system": {field: value for field, value in system.items() if field != "execution_id"},
-        "forked_from": {"execution_id": source.execution_id, "revision": at},
-    }
-    if "subjects" in meta:
-        data["subjects"] = meta["subjects"]
-    event = Event(
-        id=f"fork-{name}", source="/tally/cli", type="execution.started", subject=name, tenant=source.tenant, data=data
-    )
-    publisher = Publisher(settings.kafka(), "tally-fork")
-    await publisher.start()
-    try:
-        await publisher.publish([record_of(event)])
-    finally:
-        await publisher.stop()
+    await publish_fork(settings, fork_event(source, name, summary, store, variables), timeout_s)
 
 
 async def _look_at(settings: Settings, key: ExecutionKey, at: int | None) -> tuple[ExecutionSummary, StoreAt]:
