@@ -17,6 +17,7 @@ from workers.cli.options import DEFAULT_TENANT, Json, Limit, Tenant
 from workers.cli.output import pretty, say, short, show_json, show_table
 from workers.cli.revision_views import revision_document, show_revisions, touches_of
 from workers.logic.variables import entries
+from workers.logic.variables.simulation import effects_of
 from workers.logic.variables.state import ExecutionKey, ExecutionState
 from workers.runtime.postgres import Connection
 from workers.settings import Settings, read_settings
@@ -63,6 +64,8 @@ async def _list(
 def show(execution_id: Id, *, at: At = None, tenant: Tenant = DEFAULT_TENANT, json: Json = False) -> None:
     """Show a store: every variable, at the newest revision or `--at` any earlier one. Exit 1 when there is none.
 
+    With the output, error or reason of a run that has ended, and what a simulation would have changed in memory.
+
     Example: `tally execution show case-891 --at 3`
     """
     settings = read_settings()
@@ -72,8 +75,8 @@ def show(execution_id: Id, *, at: At = None, tenant: Tenant = DEFAULT_TENANT, js
         show_json(document)
         return
     say(f"{execution_id}  {summary.workflow or '-'}  {summary.status}  revision {store.revision} of {summary.revision}")
-    for name in ("variables", "scratchpad"):
-        if document[name]:
+    for name in ("variables", "scratchpad", "output", "error", "reason", "effects"):
+        if document.get(name) not in (None, {}):
             say(name, "bold")
             say(pretty(document[name]))
 
@@ -116,7 +119,7 @@ def reads(
                 str(t["node"] or "-"),
                 str(t["how"]),
                 str(t["path"]),
-                short(t["value"]),
+                short(t["value"]) if "value" in t else "",
             )
             for t in touches
         ]
@@ -231,11 +234,19 @@ async def _all_revisions(connection: Connection, key: ExecutionKey, limit: int |
 
 
 def store_document(key: ExecutionKey, store: StoreAt) -> dict[str, JsonValue]:
-    """Return the variables and the scratchpad of a store as people see them."""
+    """Return what a store holds as people see it: variables, scratchpad, how it ended, a simulation's effects."""
     state = ExecutionState.load(key, None, store.entries)
     namespaces = {entries.split(entry)[1] for entry in store.entries if entry.startswith("k/")}
     scratchpad: JsonObject = {namespace: state.namespace(namespace) for namespace in sorted(namespaces)}
-    return {"variables": state.all_variables(), "scratchpad": scratchpad}
+    document: dict[str, JsonValue] = {"variables": state.all_variables(), "scratchpad": scratchpad}
+    if entries.FINAL in store.entries:
+        ending = cast("JsonObject", state.read(entries.FINAL))
+        document |= {name: ending[name] for name in ("output", "error", "reason") if name in ending}
+    if entries.META in store.entries:
+        meta = cast("JsonObject", state.read(entries.META))
+        if meta.get("simulation") not in (None, False):
+            document["effects"] = effects_of(state)
+    return document
 
 
 def _at_revision(tenant: str, text: str) -> tuple[ExecutionKey, int | None]:

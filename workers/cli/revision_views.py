@@ -4,15 +4,23 @@ from collections.abc import Sequence
 from typing import cast
 
 from schemas.exact_json import JsonObject, JsonValue
+from schemas.registry import OUTCOME_TYPES
+from topics.catalog import Topic
+from topics.codec import decode
 from workers.cli.output import show_table
 from workers.logic.variables.updates import public_writes
 from workers.variables.history import RevisionDetail
 
+#: What is told of an answer besides its type.
+_SAID = ("node_id", "iteration", "code", "message")
+
 
 def show_revisions(revisions: Sequence[RevisionDetail]) -> None:
-    """Write revisions as a table."""
-    columns = ("rev", "event", "node", "read", "wrote")
-    show_table(None, columns, [_revision_row(revision) for revision in revisions])
+    """Write revisions as a table; its last column is there where a node failed or was skipped."""
+    columns = ("rev", "event", "node", "read", "wrote", "not done")
+    rows = [_revision_row(revision) for revision in revisions]
+    width = len(columns) if any(row[-1] for row in rows) else len(columns) - 1
+    show_table(None, columns[:width], [row[:width] for row in rows])
 
 
 def revision_document(revision: RevisionDetail) -> dict[str, object]:
@@ -22,6 +30,7 @@ def revision_document(revision: RevisionDetail) -> dict[str, object]:
         "applied_at": revision.applied_at.isoformat(),
         **revision.body,
         "writes": _writes(revision),
+        "answers": _answers(revision),
     }
 
 
@@ -34,28 +43,60 @@ def _revision_row(revision: RevisionDetail) -> tuple[str, ...]:
     return (
         f"{revision.revision}{late}",
         str(cause["type"]),
-        str(cause.get("activity_id") or cause.get("node_id") or "-"),
+        _reader(revision) or "-",
         ", ".join(read),
         ", ".join(wrote),
+        ", ".join(_not_done(answer) for answer in _answers(revision) if "code" in answer),
     )
 
 
-def touches_of(revision: RevisionDetail, path: str) -> list[dict[str, JsonValue]]:
-    """Return how a revision read or wrote a path, or what lies above or below it."""
+def _answers(revision: RevisionDetail) -> list[JsonObject]:
+    """Return what nodes were answered by a revision: type, node, loop indexes, and the code where one was not done."""
+    found: list[JsonObject] = []
+    for record in revision.outgoing:
+        if record.topic is Topic.NODE_RESULTS and record.value is not None:
+            event = decode(record.value, record.headers)
+            said: JsonObject = {name: event.data[name] for name in _SAID if name in event.data}
+            found.append({"type": event.type, **said})
+    return found
+
+
+def _reader(revision: RevisionDetail) -> str | None:
+    """Return the node that a revision is about: its event's, else (an outcome names none) the one it answered."""
     cause = cast("JsonObject", revision.body["cause"])
-    node = cause.get("activity_id") or cause.get("node_id")
+    if cause.get("activity_id") or cause.get("node_id"):
+        return _node(cause)
+    answers = _answers(revision) if cause["type"] in OUTCOME_TYPES else []
+    return _node(answers[0]) if answers else None
+
+
+def _node(named: JsonObject) -> str:
+    """Return a node with the iterations around it, as in `items[2] check`."""
+    around = cast("list[JsonObject]", named.get("iteration") or [])
+    loops = [f"{loop['node_id']}[{loop['index']}]" for loop in around]
+    return " ".join([*loops, str(named.get("activity_id") or named["node_id"])])
+
+
+def _not_done(answer: JsonObject) -> str:
+    how = str(answer["type"]).removeprefix("node.")
+    return f"{_node(answer)} {how}: {answer['code']}"
+
+
+def touches_of(revision: RevisionDetail, path: str) -> list[dict[str, JsonValue]]:
+    """Return how a revision read or wrote a path, or what lies above or below it; only what was written has a value."""
+    cause = cast("JsonObject", revision.body["cause"])
+    node = _reader(revision)
     base: dict[str, JsonValue] = {"revision": revision.revision, "event": cause["type"], "node": node}
     touches: list[dict[str, JsonValue]] = []
     for read in cast("list[JsonObject]", revision.body["reads"]):
         if _related(str(read["path"]), path):
             how = "read" if read.get("found") else "read, not there"
-            touches.append(
-                {**base, "node": read.get("node_id") or node, "how": how, "path": read["path"], "value": None}
-            )
+            touches.append({**base, "node": read.get("node_id") or node, "how": how, "path": read["path"]})
     for write in _writes(revision):
         if _related(str(write["path"]), path):
             how = "removed" if write.get("removed") else "wrote"
-            touches.append({**base, "how": how, "path": write["path"], "value": write.get("value")})
+            value: JsonObject = {} if write.get("removed") else {"value": write.get("value")}
+            touches.append({**base, "how": how, "path": write["path"], **value})
     return touches
 
 

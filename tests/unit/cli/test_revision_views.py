@@ -1,0 +1,104 @@
+"""Revisions as `tally execution history` and `reads` show them."""
+
+from datetime import UTC, datetime
+
+import pytest
+
+from schemas.envelope import Event
+from schemas.exact_json import JsonObject, dumps
+from topics.catalog import Topic
+from topics.codec import STRUCTURED_HEADERS, encode
+from topics.records import Record
+from workers.cli.executions import store_document
+from workers.cli.revision_views import revision_document, show_revisions, touches_of
+from workers.logic.variables.state import ExecutionKey
+from workers.variables.history import RevisionDetail, StoreAt
+
+LOOP: list[object] = [{"node_id": "items", "index": 2}]
+KEY = ExecutionKey("default", "run-1")
+
+
+def revision(cause: JsonObject, *answers: tuple[str, JsonObject], **changes: bytes | None) -> RevisionDetail:
+    events = [Event(id="a", source="/s", type=name, subject="run-1", data=data) for name, data in answers]
+    return RevisionDetail(
+        revision=7,
+        event_key=None,
+        applied_at=datetime(2026, 1, 1, tzinfo=UTC),
+        body={"cause": cause, "reads": [{"path": "a", "found": True}], "late": False},
+        changes={f"v/{name}": value for name, value in changes.items()},
+        outgoing=tuple(Record(Topic.NODE_RESULTS, b"run-1", encode(event), STRUCTURED_HEADERS) for event in events),
+    )
+
+
+def answer(node_id: str, **fields: object) -> JsonObject:
+    return {"node_id": node_id, "request_id": "1", "request_source": "/s", **fields}  # type: ignore[dict-item]
+
+
+def shown(capsys: pytest.CaptureFixture[str], detail: RevisionDetail) -> str:
+    show_revisions([detail])
+    return capsys.readouterr().out
+
+
+def test_a_node_that_was_not_done_is_shown_with_its_code(capsys: pytest.CaptureFixture[str]) -> None:
+    failed = ("node.failed", answer("write", code="result_too_large", message="it is too large"))
+    skipped = ("node.skipped", answer("lab", iteration=LOOP, code="port_absent", message="no subject"))
+    detail = revision({"type": "memory.write", "node_id": "write"}, failed, skipped)
+
+    text = shown(capsys, detail)
+
+    assert "write failed: result_too_large, items[2] lab skipped: port_absent" in text
+    assert revision_document(detail)["answers"] == [
+        {"type": "node.failed", "node_id": "write", "code": "result_too_large", "message": "it is too large"},
+        {
+            "type": "node.skipped",
+            "node_id": "lab",
+            "iteration": LOOP,
+            "code": "port_absent",
+            "message": "no subject",
+        },
+    ]
+
+
+def test_a_node_in_a_loop_is_shown_with_its_index(capsys: pytest.CaptureFixture[str]) -> None:
+    cause: JsonObject = {"type": "activity.completed", "activity_id": "check", "iteration": LOOP}  # type: ignore[dict-item]
+
+    assert "items[2] check" in shown(capsys, revision(cause))
+
+
+def test_an_outcome_is_shown_under_the_node_that_it_answers(capsys: pytest.CaptureFixture[str]) -> None:
+    answered = ("node.answered", answer("count", outputs={"done": True}))
+
+    assert " count " in shown(capsys, revision({"type": "memory.updated"}, answered))
+
+
+def test_only_what_was_written_has_a_value() -> None:
+    detail = revision({"type": "variables.set"}, a=b"1.50", gone=None)
+
+    touches = touches_of(detail, "a") + touches_of(detail, "gone")
+
+    assert [(touch["how"], "value" in touch) for touch in touches] == [
+        ("read", False),
+        ("wrote", True),
+        ("removed", False),
+    ]
+
+
+def test_a_store_is_shown_with_how_it_ended_and_what_a_simulation_would_have_changed() -> None:
+    entries = {
+        "m": dumps({"workflow": {"name": "w"}, "simulation": True}),
+        "e": dumps({"status": "failed", "output": None, "error": {"code": "x"}}),
+        "s/12": dumps({"key": "second"}),
+        "s/3": dumps({"key": "first"}),
+    }
+
+    document = store_document(KEY, StoreAt(4, entries))
+
+    assert document["error"] == {"code": "x"}
+    assert document["effects"] == [{"key": "first"}, {"key": "second"}]
+
+
+def test_a_store_of_a_run_that_goes_on_has_neither() -> None:
+    assert store_document(KEY, StoreAt(1, {"m": dumps({"workflow": {"name": "w"}})})) == {
+        "variables": {},
+        "scratchpad": {},
+    }
