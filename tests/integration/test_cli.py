@@ -187,6 +187,9 @@ def _check_forks_are_answered(tally: Tally) -> None:
 
     assert refused.exit_code == 1
     assert "fork-2 was not started: id_reused" in refused.stderr
+    twice = event(32, "execution.started", {"workflow": {"name": "w"}}, "run-3")
+    assert tally("publish", "-", given=twice).exit_code == 0
+    assert "e-32 was dead-lettered: already_started" in tally("await", "e-32").stderr
 
 
 def _check_memory(tally: Tally) -> None:
@@ -218,6 +221,10 @@ def test_a_dead_letter_is_listed_with_a_remedy_and_published_again(tally: Tally,
     assert isinstance(letter, dict)
     assert letter["code"] == "id_reused"
     assert CODES["id_reused"] in tally("dead-letters", "list").stdout
+    awaited = tally("await", "e-1", "--timeout", "2")
+    assert (awaited.exit_code, awaited.stdout) == (1, "")
+    assert "e-1 was dead-lettered: id_reused" in awaited.stderr
+    assert "1 in the topic -> see `tally dead-letters list`" in tally("doctor").stdout
     assert tally("dead-letters", "replay", "no-such-id").exit_code == 1
     assert document(tally("dead-letters", "replay", str(letter["id"]), "--json"))["published"] == [letter["id"]]
     shown = documents(tally("tail", "execution-events", "--from-beginning", "--json"))

@@ -39,7 +39,7 @@ class Diagnosis:
 
 @app.command("doctor")
 def doctor(*, json: Json = False) -> None:
-    """Look at everything that is needed: broker, topics, PostgreSQL, schema, workers, backlog.
+    """Look at everything that is needed: broker, topics, PostgreSQL, schema, workers, backlog, dead letters.
 
     Exit 3 when something is down. Example: `tally doctor && ./start-engine`
     """
@@ -66,6 +66,7 @@ async def diagnose(settings: Settings) -> list[Diagnosis]:
     if all(diagnosis.state != "down" for diagnosis in found):
         for worker, inputs in _INPUTS.items():
             found += await _worker(settings, worker, inputs)
+        found += await _found(_dead_letters, settings, "dead letters")
     return found
 
 
@@ -100,6 +101,14 @@ async def _postgres(settings: Settings) -> list[Diagnosis]:
     if missing:
         return [*found, Diagnosis("schema", "down", f"lacks {', '.join(missing)}", "run `tally migrate`")]
     return [*found, Diagnosis("schema", "ok", "is up to date")]
+
+
+async def _dead_letters(settings: Settings) -> list[Diagnosis]:
+    """Count what is on the topic: a bad event is its publisher's matter, not a fault of this system."""
+    count = sum(end - first for first, end in (await extents(settings.kafka(), [Topic.DEAD_LETTERS])).values())
+    if count == 0:
+        return [Diagnosis("dead letters", "ok", "there are none")]
+    return [Diagnosis("dead letters", "note", f"{count} in the topic", "see `tally dead-letters list`")]
 
 
 async def _worker(settings: Settings, name: str, inputs: Sequence[Topic]) -> list[Diagnosis]:

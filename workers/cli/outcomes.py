@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from topics.outcomes import find_outcome
+from topics.outcomes import Refused, find_outcome
 from workers.cli.app import ExitCode, answer_is_no, app, run
 from workers.cli.options import Json
 from workers.cli.output import complain, pretty, say, show_json
@@ -24,6 +24,8 @@ def await_command(
 ) -> None:
     """Wait for the one outcome of an event, also when it came long ago; exit 1 when it says no, or none comes.
 
+    An event that was not accepted has no outcome but a dead letter: it is named, with exit code 1.
+
     Example: `tally publish order.jsonl && tally await order-7-reserve && echo reserved`
     """
     outcome = run(find_outcome(read_settings().kafka(), event_id, timeout_s=timeout, source=source))
@@ -31,6 +33,12 @@ def await_command(
         answer_is_no(
             f"no outcome of {event_id} within {timeout:g} s; is it published, do the workers run (`tally doctor`)?"
         )
+    if isinstance(outcome, Refused):
+        letter = outcome.letter
+        if json:
+            said = {"code": letter.code, "message": letter.message, "letter_id": outcome.letter_id}
+            show_json({"type": "record.dead_lettered", "data": said})
+        answer_is_no(f"{event_id} was dead-lettered: {letter.code}: {letter.message}; see `tally dead-letters list`")
     if json:
         show_json({"type": outcome.type, "subject": outcome.subject, "tenant": outcome.tenant, "data": outcome.data})
     else:
