@@ -122,8 +122,8 @@ class ExecutionCancelled(Data):
 class ExecutionFinalized(Outbound):
     """The last word about a store: said at the end, and again after each late revision.
 
-    `variables` is left out above 512 KiB: `variables_bytes`, `variables_sha256` and `variables_at` (where to
-    fetch it: a path of the HTTP API) stand for it.
+    `variables` is left out above 512 KiB: `variables_bytes`, `variables_sha256` and `variables_at` (the command
+    that shows it) stand for it. A simulated run's has `effects` too: what it would have changed, in its order.
     """
 
     status: Status
