@@ -1,5 +1,6 @@
 """Settings: `TALLY_*` environment variables, read once here, validated, passed down; secrets never printed."""
 
+import re
 import ssl
 from pathlib import Path
 from typing import Literal, Self
@@ -13,12 +14,16 @@ from pydantic import (
     field_validator,
     model_validator,
 )
+from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from schemas.errors import SettingsInvalid
 from topics.connection import KafkaConnection
 
 _DSN = TypeAdapter(PostgresDsn)
+#: A name or IPv4 address, or an IPv6 address in brackets, and a port, which is 9092 where it is absent.
+_SERVER = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::([0-9]{1,5}))?")
+_MAX_PORT = 65535
 
 
 class Settings(BaseSettings):
@@ -64,6 +69,15 @@ class Settings(BaseSettings):
     #: A named point at which the process ends itself, for crash tests: `after_commit:3` is its third pass.
     crash_at: str | None = None
 
+    @field_validator("kafka_bootstrap_servers")
+    @classmethod
+    def _are_servers(cls, servers: str) -> str:
+        for server in servers.split(","):
+            found = _SERVER.fullmatch(server.strip())
+            if found is None or not 1 <= int(found[1] or 1) <= _MAX_PORT:
+                raise ValueError("must look like host:9092, several separated by commas")
+        return servers
+
     @field_validator("postgres_dsn")
     @classmethod
     def _is_a_dsn(cls, dsn: SecretStr) -> SecretStr:
@@ -88,7 +102,7 @@ class Settings(BaseSettings):
         return self
 
     def kafka(self) -> KafkaConnection:
-        """Return how to reach Kafka."""
+        """Return how to reach Kafka. Raises `SettingsInvalid` for a TLS file that cannot be used."""
         password = self.kafka_sasl_password
         return KafkaConnection(
             bootstrap_servers=self.kafka_bootstrap_servers,
@@ -103,10 +117,33 @@ class Settings(BaseSettings):
     def _tls(self) -> ssl.SSLContext | None:
         if not self.kafka_security_protocol.endswith("SSL"):
             return None
-        context = ssl.create_default_context(cafile=self.kafka_tls_ca_file)
-        if self.kafka_tls_cert_file is not None:
-            context.load_cert_chain(self.kafka_tls_cert_file, self.kafka_tls_key_file)
+        ca, certificate, key = self.kafka_tls_ca_file, self.kafka_tls_cert_file, self.kafka_tls_key_file
+        _check_readable("TALLY_KAFKA_TLS_CA_FILE", ca)
+        _check_readable("TALLY_KAFKA_TLS_CERT_FILE", certificate)
+        _check_readable("TALLY_KAFKA_TLS_KEY_FILE", key)
+        try:
+            context = ssl.create_default_context(cafile=ca)
+        except ssl.SSLError as error:
+            raise SettingsInvalid(f"TALLY_KAFKA_TLS_CA_FILE: {ca} holds no certificates in PEM form") from error
+        if certificate is not None:
+            try:
+                context.load_cert_chain(certificate, key)
+            except ssl.SSLError as error:
+                raise SettingsInvalid(
+                    f"TALLY_KAFKA_TLS_CERT_FILE, TALLY_KAFKA_TLS_KEY_FILE: {certificate} and {key or 'it'} are not a "
+                    "certificate in PEM form and its private key"
+                ) from error
         return context
+
+
+def _check_readable(variable: str, file: Path | None) -> None:
+    if file is None:
+        return
+    try:
+        with file.open("rb"):
+            return
+    except OSError as error:
+        raise SettingsInvalid(f"{variable}: {file} cannot be read ({error.strerror}); correct the path") from error
 
 
 def read_settings(**overrides: object) -> Settings:
@@ -114,8 +151,12 @@ def read_settings(**overrides: object) -> Settings:
     try:
         return Settings(**overrides)  # type: ignore[arg-type]
     except ValidationError as error:
-        problems = "; ".join(
-            f"TALLY_{'_'.join(str(part) for part in problem['loc']).upper()}: {problem['msg']}"
-            for problem in error.errors(include_input=False)
-        )
+        problems = "; ".join(_explained(problem) for problem in error.errors(include_input=False))
         raise SettingsInvalid(f"settings are wrong: {problems}") from None
+
+
+def _explained(problem: ErrorDetails) -> str:
+    """Return a problem with the variable's name; rules over several variables name them in their text."""
+    what = problem["msg"].removeprefix("Value error, ")
+    name = "_".join(str(part) for part in problem["loc"]).upper()
+    return f"TALLY_{name}: {what}" if name else what

@@ -14,6 +14,7 @@ from typer.exceptions import Abort, TyperException
 
 from schemas.errors import DependencyDown, Rejection, TallyError
 from topics.asyncapi import CONTRACT_VERSION
+from workers.cli.database import SchemaMissing
 from workers.cli.output import complain
 from workers.embedded.errors import EmbeddedError
 
@@ -61,7 +62,7 @@ class OneLineErrors(TyperGroup):
 
 def _fail(error: TallyError) -> NoReturn:
     match error:
-        case DependencyDown() | EmbeddedError():
+        case DependencyDown() | EmbeddedError() | SchemaMissing():
             code = ExitCode.DOWN
         case _:
             code = ExitCode.USAGE

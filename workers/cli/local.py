@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import SecretStr
 
 from topics.admin import TopicAdmin
-from workers.embedded import ports
+from workers.embedded import kafka, ports
 from workers.embedded.errors import StartFailed
 from workers.embedded.processes import WorkerProcesses
 from workers.embedded.stack import EmbeddedStack, TemporaryHome
@@ -19,6 +19,8 @@ from workers.settings import Settings, read_settings
 
 _READY_TIMEOUT_S = 60.0
 _POLL_S = 0.1
+#: Stands for the address that is only known when PostgreSQL runs.
+_SOME_DSN = "postgresql://127.0.0.1/any"
 #: A group forms in half of this on the embedded broker: waiting for it is most of a start.
 _SESSION_TIMEOUT_S = 2.0
 
@@ -58,15 +60,13 @@ async def local_stack(
     """Run everything, each of the workers `names` in a process of its own, for as long as the block lasts.
 
     With `data`, PostgreSQL's files stay there; Kafka's records never stay. `preferred_ports` takes 9092 and 5432
-    where they are free. Raises `EmbeddedError` and `DependencyDown`, each saying what to do.
+    where they are free. Raises `EmbeddedError` and `DependencyDown`, each saying what to do, and `SettingsInvalid`
+    before anything is started.
     """
+    _settings(bootstrap_servers=f"{ports.LOOPBACK}:{kafka.DEFAULT_PORT}", dsn=SecretStr(_SOME_DSN))
     with TemporaryHome() as logs:
         async with _servers(data, on_progress, preferred_ports=preferred_ports) as stack:
-            settings = read_settings(
-                kafka_bootstrap_servers=stack.bootstrap_servers,
-                kafka_security_protocol="PLAINTEXT",
-                postgres_dsn=SecretStr(stack.postgres_dsn),
-            )
+            settings = _settings(bootstrap_servers=stack.bootstrap_servers, dsn=SecretStr(stack.postgres_dsn))
             await migrate(settings.postgres_dsn)
             async with TopicAdmin(settings.kafka()) as admin:
                 created = await admin.create(partitions=settings.topic_partitions, replication=1)
@@ -78,6 +78,13 @@ async def local_stack(
                 await _until_ready(local, health)
                 on_progress(f"the workers are ready: {', '.join(names)}")
                 yield local
+
+
+def _settings(*, bootstrap_servers: str, dsn: SecretStr) -> Settings:
+    """Read the settings; where the servers are is ours to say. Raises `SettingsInvalid`."""
+    return read_settings(
+        kafka_bootstrap_servers=bootstrap_servers, kafka_security_protocol="PLAINTEXT", postgres_dsn=dsn
+    )
 
 
 def _servers(data: Path | None, on_progress: Callable[[str], None], *, preferred_ports: bool) -> EmbeddedStack:

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from schemas.errors import UsageError
 from schemas.registry import ALL_TYPES
 from topics.admin import Finding, TopicAdmin
 from topics.asyncapi import document, json_schema
@@ -112,7 +113,10 @@ def asyncapi(
     if schemas is None:
         show_json(document())
         return
-    schemas.mkdir(parents=True, exist_ok=True)
-    for name in ALL_TYPES:
-        (schemas / f"{name}.schema.json").write_text(pretty(json_schema(name)) + "\n", encoding="utf-8")
+    try:
+        schemas.mkdir(parents=True, exist_ok=True)
+        for name in ALL_TYPES:
+            (schemas / f"{name}.schema.json").write_text(pretty(json_schema(name)) + "\n", encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"{schemas} cannot be written to ({error.strerror}); give a directory of your own") from error
     complain(f"{len(ALL_TYPES)} schemas written to {schemas}")

@@ -91,11 +91,15 @@ class _Held:
         self.directory = directory
 
     def __enter__(self) -> Path:
-        self.directory.mkdir(parents=True, exist_ok=True)
         try:
+            self.directory.mkdir(parents=True, exist_ok=True)
             self._file: IO[str] = (self.directory / "lock").open("a+")
         except PermissionError as error:
             raise DirectoryUnusable(self.directory, "belongs to another account: give one of your own") from error
+        except OSError as error:
+            raise DirectoryUnusable(
+                self.directory, f"cannot be used ({error.strerror}): give a directory that can be written to"
+            ) from error
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

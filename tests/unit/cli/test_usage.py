@@ -7,6 +7,7 @@ from typer.testing import CliRunner, Result
 
 from schemas.exact_json import loads
 from workers.cli import app
+from workers.settings import read_settings
 
 #: Nothing listens on port 1 of the loopback interface.
 NOWHERE = {"TALLY_KAFKA_BOOTSTRAP_SERVERS": "127.0.0.1:1", "TALLY_POSTGRES_DSN": "postgresql://u:secret@127.0.0.1:1/d"}
@@ -80,6 +81,85 @@ def test_a_wrong_setting_is_named_without_its_value() -> None:
     assert result.exit_code == 2
     assert "TALLY_POSTGRES_DSN" in result.stderr
     assert "secret" not in result.output
+
+
+@pytest.mark.parametrize("servers", ["", "localhost:abc", "://", "a:9092,,b:9092", "localhost:0", "localhost:70000"])
+def test_a_wrong_broker_address_is_a_wrong_setting(servers: str) -> None:
+    result = tally("topics", "check", TALLY_KAFKA_BOOTSTRAP_SERVERS=servers)
+
+    assert result.exit_code == 2
+    assert result.stderr == (
+        "tally: settings are wrong: TALLY_KAFKA_BOOTSTRAP_SERVERS: "
+        "must look like host:9092, several separated by commas\n"
+    )
+
+
+@pytest.mark.parametrize("servers", ["kafka", "a.b-c:9092, 10.0.0.1:1", "[::1]:9092"])
+def test_every_form_of_a_broker_address_is_taken(servers: str) -> None:
+    assert read_settings(kafka_bootstrap_servers=servers).kafka().bootstrap_servers == servers
+
+
+@pytest.mark.parametrize("variable", ["CA", "CERT", "KEY"])
+def test_a_tls_file_that_is_missing_is_named(variable: str) -> None:
+    name = f"TALLY_KAFKA_TLS_{variable}_FILE"
+
+    result = tally("topics", "check", TALLY_KAFKA_SECURITY_PROTOCOL="SSL", **{name: "/nowhere.pem"})
+
+    assert result.exit_code == 2
+    assert result.stderr == (
+        f"tally: {name}: /nowhere.pem cannot be read (No such file or directory); correct the path\n"
+    )
+
+
+@pytest.mark.parametrize("variable", ["CA", "CERT"])
+def test_a_tls_file_that_holds_something_else_is_named(variable: str, tmp_path: Path) -> None:
+    file = tmp_path / "some.pem"
+    file.write_text("no certificate")
+
+    result = tally(
+        "topics", "check", TALLY_KAFKA_SECURITY_PROTOCOL="SSL", **{f"TALLY_KAFKA_TLS_{variable}_FILE": str(file)}
+    )
+
+    assert result.exit_code == 2
+    assert f"TALLY_KAFKA_TLS_{variable}_FILE" in result.stderr
+    assert result.stderr.count("\n") == 1
+
+
+def test_a_rule_over_several_settings_names_them() -> None:
+    result = tally("topics", "check", TALLY_KAFKA_SECURITY_PROTOCOL="SASL_SSL")
+
+    assert result.stderr == (
+        "tally: settings are wrong: SASL needs TALLY_KAFKA_SASL_USERNAME and TALLY_KAFKA_SASL_PASSWORD\n"
+    )
+
+
+def test_a_host_that_has_no_address_is_named() -> None:
+    result = tally("execution", "list", TALLY_POSTGRES_DSN="postgresql://u:secret@no-such-host.invalid/d")
+
+    assert result.exit_code == 3
+    assert "PostgreSQL at no-such-host.invalid/d" in result.stderr
+    assert result.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(("arguments", "code"), [(["up", "--data"], 3), (["asyncapi", "--schemas"], 2)])
+def test_a_directory_that_cannot_be_used_is_named(arguments: list[str], code: int, tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.touch()
+
+    for place in (file, file / "below"):
+        result = tally(*arguments, str(place))
+
+        assert result.exit_code == code
+        assert str(place) in result.stderr
+        assert result.stderr.count("\n") == 1
+
+
+def test_nothing_is_started_with_a_wrong_setting(tmp_path: Path) -> None:
+    result = tally("up", "--data", str(tmp_path / "data"), TALLY_BATCH_SIZE="0")
+
+    assert result.exit_code == 2
+    assert "TALLY_BATCH_SIZE" in result.stderr
+    assert not (tmp_path / "data").exists()
 
 
 def test_help_is_shown_without_arguments() -> None:
