@@ -2,6 +2,7 @@
 
 import asyncio
 import gzip
+import re
 import signal
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -99,6 +100,27 @@ def test_the_doctor_tells_what_to_do_next(tally: Tally) -> None:
     assert before.exit_code == after.exit_code == 3
     assert "tally topics create" in before.stdout
     assert "tally worker variables" in after.stdout
+
+
+@pytest.mark.parametrize("command", ["execution list", "memory list"])
+def test_a_database_without_a_schema_is_told_apart(postgres_dsn: str, command: str) -> None:
+    result = CliRunner(env={"TALLY_POSTGRES_DSN": postgres_dsn}).invoke(app, command.split())
+
+    assert result.exit_code == 3
+    assert result.stderr == "tally: the database has no schema; run `tally migrate`\n"
+
+
+@pytest.mark.parametrize("command", ["execution list", "migrate"])
+def test_a_wrong_password_is_told_apart(postgres_dsn: str, command: str) -> None:
+    wrong = re.sub("//postgres:[^@]*@", "//postgres:secret@", postgres_dsn)
+
+    result = CliRunner(env={"TALLY_POSTGRES_DSN": wrong}).invoke(app, command.split())
+
+    assert result.exit_code == 3
+    assert "refuses the user or password" in result.stderr
+    assert "set TALLY_POSTGRES_DSN as `tally up` printed it" in result.stderr
+    assert "secret" not in result.stderr
+    assert result.stderr.count("\n") == 1
 
 
 def test_good_lines_are_published_and_bad_ones_named(tally: Tally, tmp_path: Path) -> None:

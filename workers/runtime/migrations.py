@@ -9,8 +9,8 @@ from pathlib import Path
 import asyncpg
 from pydantic import SecretStr
 
-from schemas.errors import DependencyDown, UsageError
-from workers.runtime.postgres import Connection, describe, where
+from schemas.errors import UsageError
+from workers.runtime.postgres import Connection, down
 from workers.runtime.queries import load_queries
 
 _QUERIES = load_queries(__file__, "migrations.sql")
@@ -50,7 +50,7 @@ async def migrate(dsn: SecretStr) -> list[str]:
     try:
         connection = await asyncpg.connect(dsn.get_secret_value(), timeout=_CONNECT_TIMEOUT_S)
     except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
-        raise DependencyDown("PostgreSQL", where(dsn), describe(error)) from error
+        raise down(dsn, error) from error
     try:
         await connection.execute(_QUERIES["lock_migrations"])
         await connection.execute(_QUERIES["create_schema_migrations"])

@@ -56,6 +56,15 @@ _RACES = (
 )
 
 
+class LoginRefused(DependencyDown):
+    """The server answers, but not to this user: another DSN is needed."""
+
+    def __init__(self, where: str, cause: str) -> None:
+        super().__init__("PostgreSQL", where, cause)
+        refused = f"PostgreSQL at {where} refuses the user or password ({cause})"
+        self.args = (f"{refused}; set TALLY_POSTGRES_DSN as `tally up` printed it, or to your own server's account",)
+
+
 class Database:
     """A pool of sessions. Every error that leaves it says whether trying again helps."""
 
@@ -144,7 +153,14 @@ class Database:
             raise Fenced(f"another transaction was faster ({describe(error)}); look up again") from error
 
     def _down(self, error: BaseException) -> DependencyDown:
-        return DependencyDown("PostgreSQL", where(self._dsn), describe(error))
+        return down(self._dsn, error)
+
+
+def down(dsn: SecretStr, error: BaseException) -> DependencyDown:
+    """Return what `error` says about the server of a DSN, and what to do."""
+    if isinstance(error, asyncpg.InvalidAuthorizationSpecificationError):
+        return LoginRefused(where(dsn), describe(error))
+    return DependencyDown("PostgreSQL", where(dsn), describe(error))
 
 
 def _is_lost(connection: Connection) -> bool:
