@@ -54,6 +54,7 @@ def list_command(*, code: Code = None, limit: Limit = 50, json: Json = False) ->
         None,
         ("id", "place", "code", "message"),
         [(letter.event.id, letter.place, letter.data.code, letter.data.message) for letter in letters],
+        whole={"id"},
     )
     for seen in sorted({letter.data.code for letter in letters}):
         say(f"{seen}: {CODES.get(seen, 'see the message')}")

@@ -94,7 +94,8 @@ async def _race(kafka: KafkaConnection, progress: Callable[[str], None]) -> None
     say(f"memory.conflict_detected on {conflict.address}", "bold")
     show_table(None, ("", "version", "value", "writer"), conflict_rows(conflict))
     winner = name_of(None if conflict.current is None else conflict.current.writer)
-    say(f"{winner} won; {name_of(conflict.attempted.writer)} knows it lost, and nothing was overwritten.", "green")
+    loser = name_of(conflict.attempted.writer, conflict.command_source)
+    say(f"{winner} won; {loser} knows it lost, and nothing was overwritten.", "green")
 
 
 async def _permit(kafka: KafkaConnection, settings: Settings, progress: Callable[[str], None]) -> None:

@@ -18,6 +18,7 @@ from topics.subscriber import Start, Subscriber
 from workers.cli.app import answer_is_no, app, run
 from workers.cli.conflict_view import conflict_line
 from workers.cli.database import reading
+from workers.cli.once import Once
 from workers.cli.options import DEFAULT_TENANT, Follow, Json, Limit, Tenant
 from workers.cli.output import say, short, show_json, show_json_line, show_table
 from workers.logic.memory.items import Item, Version
@@ -174,9 +175,10 @@ def watch(
 
 async def _watch(settings: Settings, address: str | None, tenant: str, start: Start, *, json: bool) -> None:
     keys = None if address is None else {address.encode()}
+    once = Once()
     async with Subscriber(settings.kafka(), [Topic.MEMORY_CHANGES], start=start, keys=keys) as subscriber:
         async for received in subscriber:
-            if received.event is None or received.event.tenant != tenant:
+            if received.event is None or received.event.tenant != tenant or not once.is_new(received.event):
                 continue
             if json:
                 show_json_line(received.event.data)
@@ -203,19 +205,22 @@ def conflicts(
 
 
 async def _conflicts(settings: Settings, tenant: str, limit: int, *, follow: bool, json: bool) -> None:
+    once = Once()
     async with Subscriber(settings.kafka(), [Topic.MEMORY_CONFLICTS], start="beginning") as subscriber:
         kept = [received async for received in subscriber.until_end()]
         # Partitions come one after the other: the broker's time brings them into one order.
         kept.sort(key=lambda received: received.record.timestamp_ms)
-        known = [each.event for each in kept if each.event is not None and each.event.tenant == tenant]
+        mine = [each.event for each in kept if each.event is not None and each.event.tenant == tenant]
+        known = [event for event in mine if once.is_new(event)]
         for event in known[-limit:]:
             _show_conflict(event, json=json)
         if not known and not json and not follow:
             say("no races yet")
         if follow:
             async for received in subscriber:
-                if received.event is not None and received.event.tenant == tenant:
-                    _show_conflict(received.event, json=json)
+                if received.event is None or received.event.tenant != tenant or not once.is_new(received.event):
+                    continue
+                _show_conflict(received.event, json=json)
 
 
 def _show_conflict(event: Event, *, json: bool) -> None:

@@ -1,7 +1,7 @@
 """What a person or a program reads: tables and lines on standard output, errors in one line on standard error."""
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 
 from rich.console import Console
 from rich.table import Table
@@ -30,8 +30,11 @@ def complain(line: str) -> None:
     sys.stderr.flush()
 
 
-def show_table(title: str | None, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """Write a table; long cells are folded, never cut."""
+def show_table(
+    title: str | None, columns: Sequence[str], rows: Iterable[Sequence[str]], *, whole: Container[str] = ()
+) -> None:
+    """Write a table; long cells are folded, never cut, and those of the columns `whole` stay on one line."""
+    rows = list(rows)
     table = Table(
         *columns,
         title=title,
@@ -41,8 +44,11 @@ def show_table(title: str | None, columns: Sequence[str], rows: Iterable[Sequenc
         show_edge=False,
         pad_edge=False,
     )
-    for column in table.columns:
+    for place, column in enumerate(table.columns):
         column.overflow = "fold"
+        if columns[place] in whole:
+            # Not `no_wrap`, which cuts a cell where the terminal is narrow.
+            column.min_width = max((len(row[place]) for row in rows), default=0)
     for row in rows:
         table.add_row(*(Text(cell) for cell in row))
     console().print(table)

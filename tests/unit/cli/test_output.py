@@ -1,13 +1,16 @@
 """What commands write: exact numbers, short values, differences and races in words."""
 
+import pytest
 from hypothesis import given
 
+from schemas.envelope import Event
 from schemas.exact_json import JsonValue, canonical, loads
 from schemas.memory import ConflictSide, MemoryConflictDetected, Writer
 from tests.support.json_values import json_values
 from workers.cli.conflict_view import conflict_line, conflict_rows
 from workers.cli.differences import differences
-from workers.cli.output import pretty, short
+from workers.cli.once import Once
+from workers.cli.output import pretty, short, show_table
 
 
 @given(json_values)
@@ -63,20 +66,50 @@ def race(**changes: object) -> MemoryConflictDetected:
 def test_a_race_in_one_line_names_who_met_whom() -> None:
     assert conflict_line(race()) == (
         "default/shared/-/-/-/k  conditional_write: mia expected version 1 but met version 2 of run-40; "
-        "nothing was written"
+        "nothing was written (base 1, current 2, attempted 3)"
     )
+
+
+def test_a_race_in_one_line_shortens_long_values() -> None:
+    line = conflict_line(race(attempted=ConflictSide(value="x" * 100, writer=Writer(user_id="mia"))))
+
+    assert f'attempted "{"x" * 38}…)' in line
+
+
+def test_a_writer_that_says_nothing_of_itself_is_its_events_source() -> None:
+    nameless = race(attempted=ConflictSide(value=3, writer=Writer()))
+
+    assert "/s expected version 1 but met version 2 of run-40" in conflict_line(nameless)
+    assert conflict_rows(nameless)[-1] == ("attempted (lost)", "-", "3", "/s")
+
+
+def test_an_event_that_comes_again_is_shown_once() -> None:
+    once = Once(remembered=2)
+    events = [Event(id=number, source="/s", type="t", data={}) for number in ("1", "2", "1", "3", "1")]
+
+    assert [once.is_new(event) for event in events] == [True, True, False, True, True]
+
+
+def test_an_id_is_never_folded(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("workers.cli.output._PIPED_WIDTH", 60)
+
+    show_table(None, ("id", "message"), [("0" * 36, "a message that is long " * 5)], whole={"id"})
+
+    assert "0" * 36 in capsys.readouterr().out
 
 
 def test_an_unseen_overwrite_says_so() -> None:
     line = conflict_line(race(kind="lost_update", expected_version=None, resolution="overwritten", current=None))
 
-    assert line.endswith("mia met version 2 of somebody; it was overwritten unseen")
+    assert line.endswith(
+        "mia met version 2 of a client without a writer; it was overwritten unseen (base 1, attempted 3)"
+    )
 
 
 def test_a_value_that_was_left_out_shows_its_size() -> None:
     large = race(base=None, current=ConflictSide(value_bytes=40113, version=2))
 
     assert conflict_rows(large) == [
-        ("current (won)", "2", "(40113 bytes)", "somebody"),
+        ("current (won)", "2", "(40113 bytes)", "a client without a writer"),
         ("attempted (lost)", "-", "3", "mia"),
     ]
