@@ -38,7 +38,10 @@ class VariablesSet(InLoop):
 
 
 class ActivityReady(Answer):
-    """The bound inputs; `missing` lists the references that came out null. `node_id` is the activity's id too."""
+    """The bound inputs; `missing` lists the references that came out null, each by its first path.
+
+    `node_id` is the activity's id too; `child_execution_id` comes back where the request gave one.
+    """
 
     activity_id: str
     inputs: Object

@@ -35,7 +35,11 @@ class ScratchpadKeyedRequest(ScratchpadRequest):
 
 
 class ScratchpadResult(Answer):
-    """`output` is what goes downstream: operation metadata, the stored value, or the summary's text."""
+    """`output` is what goes downstream: operation metadata, the stored value, or the summary's text.
+
+    The operation's details (`count`, `dropped`, `max_items`, `summary_key`, `characters`, `truncated`...) and `input`,
+    the last output before it, lie beside it.
+    """
 
     operation: Literal["write", "append", "read", "summarize", "clear"]
     namespace: str
