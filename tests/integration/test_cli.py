@@ -4,6 +4,7 @@ import asyncio
 import gzip
 import re
 import signal
+import sys
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
@@ -273,3 +274,21 @@ async def test_a_wrong_setting_ends_a_worker_at_once(environment: dict[str, str]
 
     assert await asyncio.wait_for(wrong.wait(), 30) == 2
     assert "TALLY_BATCH_SIZE" in wrong.log.read_text()
+
+
+async def test_up_that_is_interrupted_in_its_start_stops_at_once() -> None:
+    starting = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "workers", "up"), stderr=asyncio.subprocess.PIPE
+    )
+    assert starting.stderr is not None
+    try:
+        assert b"making a new PostgreSQL data directory" in await asyncio.wait_for(starting.stderr.readline(), 30)
+
+        starting.send_signal(signal.SIGINT)
+        rest = await asyncio.wait_for(starting.stderr.read(), 20)
+    finally:
+        if starting.returncode is None:
+            starting.terminate()
+
+    assert await starting.wait() == 0
+    assert rest.decode().splitlines() == ["stopping", "nothing is left running"]

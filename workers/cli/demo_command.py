@@ -53,6 +53,7 @@ async def _demo() -> None:
     progress("nothing is left running")
     say("")
     say("Next: `tally up` runs it until Ctrl-C; `tally publish FILE.jsonl` plays your own events.", "bold")
+    say("In a clone `tally` is `.venv/bin/tally`, and `make up` is `tally up`.", "bold")
 
 
 async def _play_both(settings: Settings, progress: Callable[[str], None]) -> None:

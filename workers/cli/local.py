@@ -6,11 +6,12 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from pydantic import SecretStr
 
 from topics.admin import TopicAdmin
-from workers.embedded import kafka, ports
+from workers.embedded import kafka, ports, postgres
 from workers.embedded.errors import StartFailed
 from workers.embedded.processes import WorkerProcesses
 from workers.embedded.stack import EmbeddedStack, TemporaryHome
@@ -66,6 +67,9 @@ async def local_stack(
     _settings(bootstrap_servers=f"{ports.LOOPBACK}:{kafka.DEFAULT_PORT}", dsn=SecretStr(_SOME_DSN))
     with TemporaryHome() as logs:
         async with _servers(data, on_progress, preferred_ports=preferred_ports) as stack:
+            if preferred_ports:
+                for line in taken_ports(stack.bootstrap_servers, stack.postgres_dsn):
+                    on_progress(line)
             settings = _settings(bootstrap_servers=stack.bootstrap_servers, dsn=SecretStr(stack.postgres_dsn))
             await migrate(settings.postgres_dsn)
             async with TopicAdmin(settings.kafka()) as admin:
@@ -78,6 +82,19 @@ async def local_stack(
                 await _until_ready(local, health)
                 on_progress(f"the workers are ready: {', '.join(names)}")
                 yield local
+
+
+def taken_ports(bootstrap_servers: str, dsn: str) -> list[str]:
+    """Return a line for each server that another program kept from its usual port."""
+    found = (
+        ("Kafka", kafka.DEFAULT_PORT, urlsplit(f"//{bootstrap_servers}").port),
+        ("PostgreSQL", postgres.DEFAULT_PORT, urlsplit(dsn).port),
+    )
+    return [
+        f"port {usual} was taken by another program: {name} uses {port} instead"
+        for name, usual, port in found
+        if port != usual
+    ]
 
 
 def _settings(*, bootstrap_servers: str, dsn: SecretStr) -> Settings:

@@ -28,18 +28,32 @@ def up(
 
 
 async def _up(data: Path | None) -> None:
-    stop = asyncio.Event()
+    running = asyncio.create_task(_run_everything(data))
     loop = asyncio.get_running_loop()
+
+    def stop() -> None:
+        # Once: a second cancellation would cut short the clean-up of the first.
+        if not running.cancelling():
+            complain("stopping")
+            running.cancel()
+
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
+        loop.add_signal_handler(number, stop)
+    try:
+        await running
+    except asyncio.CancelledError:
+        complain("nothing is left running")
+
+
+async def _run_everything(data: Path | None) -> None:
+    """Start everything and go on until this is cancelled, be it in the middle of the start."""
     async with local_stack(list(WORKERS), complain, data=data, preferred_ports=True) as local:
         _show_how_to_reach(local)
-        await local.unless_a_worker_ends(_told_to_stop(stop))
-        complain("stopping")
+        await local.unless_a_worker_ends(_for_ever())
 
 
-async def _told_to_stop(stop: asyncio.Event) -> None:
-    await stop.wait()
+async def _for_ever() -> None:
+    await asyncio.Event().wait()
 
 
 def _show_how_to_reach(local: Local) -> None:

@@ -9,6 +9,7 @@ from schemas.memory import ConflictSide, MemoryConflictDetected, Writer
 from tests.support.json_values import json_values
 from workers.cli.conflict_view import conflict_line, conflict_rows
 from workers.cli.differences import differences
+from workers.cli.local import taken_ports
 from workers.cli.once import Once
 from workers.cli.output import pretty, short, show_table
 
@@ -112,4 +113,12 @@ def test_a_value_that_was_left_out_shows_its_size() -> None:
     assert conflict_rows(large) == [
         ("current (won)", "2", "(40113 bytes)", "a client without a writer"),
         ("attempted (lost)", "-", "3", "mia"),
+    ]
+
+
+def test_a_usual_port_that_was_taken_is_told() -> None:
+    assert taken_ports("127.0.0.1:9092", "postgresql://u:p@127.0.0.1:5432/d") == []
+    assert taken_ports("127.0.0.1:40001", "postgresql://u:p@127.0.0.1:40002/d") == [
+        "port 9092 was taken by another program: Kafka uses 40001 instead",
+        "port 5432 was taken by another program: PostgreSQL uses 40002 instead",
     ]
