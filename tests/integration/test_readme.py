@@ -33,13 +33,13 @@ def test_the_first_program_runs_as_it_stands(
     found = re.search(r"```python\n(.*?)```", readme, re.DOTALL)
     assert found is not None
     program = tmp_path / "first.py"
-    program.write_text(found.group(1).replace("127.0.0.1:9092", kafka_bootstrap_servers))
+    program.write_text(found.group(1))
 
     ran = subprocess.run(
         [sys.executable, str(program)],
         check=False,
         cwd=ROOT,
-        env={"PYTHONPATH": str(ROOT)},
+        env={"PYTHONPATH": str(ROOT), "TALLY_KAFKA_BOOTSTRAP_SERVERS": kafka_bootstrap_servers},
         capture_output=True,
         text=True,
         timeout=90,
@@ -47,6 +47,9 @@ def test_the_first_program_runs_as_it_stands(
 
     assert ran.returncode == 0, ran.stderr
     written, conflicted, found_value = ran.stdout.splitlines()
+    assert written.startswith("MemoryWritten(")
     assert "version=1" in written
+    assert conflicted.startswith("MemoryConflicted(")
     assert "current_version=1" in conflicted
+    assert found_value.startswith("MemoryFound(")
     assert "value='checked'" in found_value
