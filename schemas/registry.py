@@ -173,7 +173,7 @@ def parse(event: Event) -> Data:
     else:
         model = _MODELS.get(event.type)
     if model is None:
-        raise _unknown(event.type, ALL_TYPES)
+        raise _unknown(event.type, INBOUND)
     return _validated(model, event.type, event.data)
 
 

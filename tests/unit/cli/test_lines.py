@@ -4,6 +4,7 @@ import pytest
 
 from schemas.errors import Rejection
 from schemas.exact_json import dumps
+from schemas.registry import OUTBOUND
 from topics.catalog import Topic
 from workers.cli.publish import record_of_line
 
@@ -79,3 +80,13 @@ def test_a_line_that_is_no_event_is_refused(line: bytes, code: str) -> None:
         record_of_line(line)
 
     assert refused.value.reason == code
+
+
+@pytest.mark.parametrize("name", ["nothing.like.it", "memory.writes"])
+def test_an_unknown_type_is_told_what_may_be_published(name: str) -> None:
+    with pytest.raises(Rejection) as refused:
+        record_of_line(dumps(event(name, {})))
+
+    message = refused.value.message
+    assert "memory.write" in message
+    assert [known for known in OUTBOUND if known in message.replace(name, "")] == []
