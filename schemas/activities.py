@@ -47,3 +47,4 @@ class ActivityReady(Answer):
     inputs: Object
     reads: list[VariableRead] = Field(default_factory=list)
     missing: list[str] = Field(default_factory=list)
+    child_execution_id: str | None = None

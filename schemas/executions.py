@@ -136,6 +136,7 @@ class ExecutionFinalized(Outbound):
     variables_bytes: Count | None = None
     variables_sha256: str | None = None
     variables_at: str | None = None
+    effects: list[Json] | None = None
 
 
 class ChildCompleted(Outbound):

@@ -44,4 +44,14 @@ class ScratchpadResult(Answer):
     operation: Literal["write", "append", "read", "summarize", "clear"]
     namespace: str
     key: str | None = None
+    input: Json = None
     output: Json
+    replaced: bool | None = None
+    found: bool | None = None
+    count: int | None = None
+    dropped: int | None = None
+    max_items: int | None = None
+    summary_key: str | None = None
+    characters: int | None = None
+    truncated: bool | None = None
+    removed: int | None = None
