@@ -95,7 +95,9 @@ class _Held:
             self.directory.mkdir(parents=True, exist_ok=True)
             self._file: IO[str] = (self.directory / "lock").open("a+")
         except PermissionError as error:
-            raise DirectoryUnusable(self.directory, "belongs to another account: give one of your own") from error
+            raise DirectoryUnusable(
+                self.directory, "may not be written to by this account: give one of your own"
+            ) from error
         except OSError as error:
             raise DirectoryUnusable(
                 self.directory, f"cannot be used ({error.strerror}): give a directory that can be written to"
