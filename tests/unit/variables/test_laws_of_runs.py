@@ -198,6 +198,8 @@ def test_after_all_outcomes_only_activities_can_be_outstanding_and_what_waits_fo
         return any(cause is not None and leads_to_an_activity(cause) for cause in causes)
 
     assert all(leads_to_an_activity(request) for request in player.run.state.requests)
+    kept_answers = [entry.split("/")[1] for entry in player.run.entries if entry.startswith(entries.ANSWERED)]
+    assert all(player.run.state.requests.waiting(key) for key in kept_answers)
 
 
 @given(workflows)
@@ -248,6 +250,7 @@ def test_a_refused_event_leaves_no_trace(workflow: Workflow, data: st.DataObject
         START,
         ("variables.set", {"variables": {"x": "{{r.value}}", "input": 1}}),
         ("variables.set", {"variables": {"x": "{{"}}),
+        ("variables.set", {"variables": {"fresh": 1, "large": "t" * DEFAULT_LIMITS.result_bytes}}),
     ]
     state = ExecutionState.load(ExecutionKey("default", "run-1"), None, {})
     for index, (event, expected) in enumerate(zip(player.applied, player.run.revisions, strict=True)):
@@ -260,6 +263,8 @@ def test_a_refused_event_leaves_no_trace(workflow: Workflow, data: st.DataObject
                     continue
                 raise AssertionError(event_type)
         assert fold.apply(state, event, context=Context(NOW, DEFAULT_LIMITS)) == expected
+    assert state.head == player.run.head
+    assert [request.key for request in state.requests] == [request.key for request in player.run.state.requests]
 
 
 @given(workflows, workflows)
