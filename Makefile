@@ -50,7 +50,7 @@ check: setup ## run the static gates and the fast tests; the pure core must be c
 	$(BIN)/ruff check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/python -m pytest tests/unit tests/contract --cov --cov-report=
+	$(BIN)/python -m pytest tests/unit tests/contract --hypothesis-profile=repeatable --cov --cov-report=
 	$(BIN)/coverage report --include='$(CORE)' --skip-covered --show-missing --fail-under=100
 
 format: setup ## format the code and mend what the linter can

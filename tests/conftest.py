@@ -4,8 +4,15 @@ from collections.abc import AsyncIterator
 
 import pytest
 import pytest_asyncio
+from hypothesis import HealthCheck, settings
 
 from tests.support import stack
+
+# A busy machine is no failure: no deadline. `repeatable` draws the same examples every time, so that a gate on
+# coverage cannot fail by chance.
+settings.register_profile("thorough", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("repeatable", settings.get_profile("thorough"), derandomize=True)
+settings.load_profile("thorough")
 
 
 def pytest_report_header() -> str:

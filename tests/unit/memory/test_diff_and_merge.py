@@ -84,3 +84,12 @@ def test_lists_are_merged_as_a_whole() -> None:
 
 def test_nothing_on_both_sides_has_nothing_to_write() -> None:
     assert not merge(1, 1, NOTHING).possible
+
+
+def test_a_merge_removes_what_one_side_removed_deep_inside() -> None:
+    base: JsonValue = {"a": {"gone": 1, "kept": 2}, "b": 1}
+
+    merged = merge(base, {"a": {"gone": 1, "kept": 2}, "b": 2}, {"a": {"kept": 2}, "b": 1})
+
+    assert merged.possible
+    assert merged.value == {"a": {"kept": 2}, "b": 2}
