@@ -54,6 +54,24 @@ async def consumer(bench: Bench, topics: Iterable[str], **options: object) -> As
         await found.stop()
 
 
+@asynccontextmanager
+async def whole_log(bench: Bench, wire_name: str) -> AsyncIterator[AsyncIterator[Any]]:
+    """Lend all records that a topic holds now."""
+    async with consumer(bench, [wire_name]) as reader:
+        partitions = [TopicPartition(wire_name, number) for number in range(PARTITIONS)]
+        ends = await reader.end_offsets(partitions)
+        yield _until(reader, {tp: end for tp, end in ends.items() if end})
+
+
+async def _until(reader: Any, ends: dict[TopicPartition, int]) -> AsyncIterator[Any]:
+    while ends:
+        for tp, records in (await reader.getmany(timeout_ms=500)).items():
+            for record in records:
+                yield record
+            if tp in ends and records[-1].offset + 1 >= ends[tp]:
+                del ends[tp]
+
+
 class LogEnd:
     """How many records a topic has got."""
 

@@ -20,6 +20,7 @@ from workers.embedded.kafka import EmbeddedKafka
 from workers.embedded.postgres import EmbeddedPostgres
 from workers.embedded.stack import TemporaryHome
 from workers.runtime.migrations import migrate
+from workers.runtime.postgres import BY_KEY
 from workers.settings import Settings, read_settings
 
 _REPOSITORY = Path(__file__).resolve().parents[1]
@@ -27,6 +28,8 @@ _KAFKA = _REPOSITORY / "deploy" / "kafka" / "kafka"
 _GUARD = _REPOSITORY / "workers" / "embedded" / "guard.py"
 _STOP_TIMEOUT_S = 60
 PARTITIONS = 8
+#: The raw contenders' sessions have the same advantage as ours.
+FASTEST_PLANS = {"plan_cache_mode": "force_custom_plan", **BY_KEY}
 #: Workers are held (SIGSTOP) while their input is written: that must not look like a death.
 SESSION_TIMEOUT_S = 60.0
 

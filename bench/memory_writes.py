@@ -14,7 +14,7 @@ import asyncpg
 from bench import kafka
 from bench.figures import Row
 from bench.kafka import ConsumeAndProduce
-from bench.machine import Servers, bench_on
+from bench.machine import FASTEST_PLANS, Servers, bench_on
 from bench.options import Options
 from bench.ours import Worker
 from bench.process import worker
@@ -114,7 +114,7 @@ class CompareAndSet:
 
     async def start(self) -> None:
         """Connect, and make the rows."""
-        self._connection = await asyncpg.connect(self._dsn, server_settings={"plan_cache_mode": "force_custom_plan"})
+        self._connection = await asyncpg.connect(self._dsn, server_settings=FASTEST_PLANS)
         addresses = [self._writes.address(item) for item in range(self._items)]
         await self._connection.execute(_QUERIES["add_items"], addresses)
 

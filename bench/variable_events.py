@@ -15,7 +15,7 @@ import asyncpg
 from bench import kafka
 from bench.figures import Row
 from bench.kafka import ConsumeAndProduce
-from bench.machine import Bench, Servers, bench_on
+from bench.machine import FASTEST_PLANS, Bench, Servers, bench_on
 from bench.options import Options
 from bench.ours import Worker
 from bench.process import worker
@@ -108,8 +108,7 @@ class WriteRevisions:
 
     async def start(self) -> None:
         """Connect, and make the rows."""
-        settings = {"plan_cache_mode": "force_custom_plan"}
-        self._connection = await asyncpg.connect(self._bench.dsn, server_settings=settings)
+        self._connection = await asyncpg.connect(self._bench.dsn, server_settings=FASTEST_PLANS)
         await self._connection.execute(_QUERIES["add_executions"], self._outputs.executions)
 
     async def stop(self) -> None:
