@@ -14,14 +14,13 @@ from pathlib import Path
 from typing import cast
 
 import asyncpg
-from aiokafka import AIOKafkaConsumer, TopicPartition
-from aiokafka.admin import AIOKafkaAdminClient
 
 from schemas.envelope import Event
 from schemas.exact_json import JsonObject, JsonValue, loads
 from topics.catalog import Topic
 from topics.codec import decode, encode
 from topics.connection import KafkaConnection
+from topics.groups import extents
 from topics.subscriber import Received, Subscriber
 
 SOURCE = "/office"
@@ -239,40 +238,28 @@ async def _stored(dsn: str) -> tuple[dict[tuple[str, str], tuple[JsonValue, int]
     )
 
 
-async def settle(connection: KafkaConnection, partitions: int, *, timeout_s: float = 600, quiet_s: float = 2.0) -> None:
-    """Wait until the workers have read all there is, and go on having done so for a while."""
-    groups = {
-        "variables": (Topic.EXECUTION_EVENTS, Topic.ACTIVITY_OUTPUTS, Topic.MEMORY_RESULTS),
-        "memory": (Topic.MEMORY_COMMANDS,),
-    }
-    admin = AIOKafkaAdminClient(bootstrap_servers=connection.bootstrap_servers)
-    consumer = AIOKafkaConsumer(bootstrap_servers=connection.bootstrap_servers)
-    await admin.start()
-    await consumer.start()
+async def settle(connection: KafkaConnection, dsn: str, *, timeout_s: float = 600, quiet_s: float = 5.0) -> None:
+    """Wait until the workers have applied all there is, and nothing new has come for a while.
+
+    Positions are read where the workers commit: not every broker tells those of a group. `quiet_s` must be longer
+    than a killed worker's successor needs to publish what was committed before the kill.
+    """
+    inputs = (Topic.EXECUTION_EVENTS, Topic.ACTIVITY_OUTPUTS, Topic.MEMORY_RESULTS, Topic.MEMORY_COMMANDS)
+    clock = asyncio.get_running_loop().time
+    quiet_since = clock()
+    before: object = None
+    database = await asyncpg.connect(dsn, timeout=30)
     try:
-        quiet_since: float | None = None
-        clock = asyncio.get_running_loop().time
         async with asyncio.timeout(timeout_s):
-            while True:
-                lag = 0
-                for group, topics in groups.items():
-                    committed = await admin.list_consumer_group_offsets(f"{connection.prefix}{group}")
-                    places = [
-                        TopicPartition(connection.wire_name(topic), number)
-                        for topic in topics
-                        for number in range(partitions)
-                    ]
-                    ends = await consumer.end_offsets(places)
-                    lag += sum(
-                        end - (committed[place].offset if place in committed else 0) for place, end in ends.items()
-                    )
-                if lag:
-                    quiet_since = None
-                elif quiet_since is None:
-                    quiet_since = clock()
-                elif clock() - quiet_since >= quiet_s:
-                    return
+            while clock() - quiet_since < quiet_s:
+                kept = await extents(connection, inputs)
+                rows = await database.fetch("SELECT topic, partition, next_offset FROM consumer_positions")
+                applied = {(row["topic"], row["partition"]): row["next_offset"] for row in rows}
+                ends = {place: end for place, (_, end) in kept.items() if end}
+                # The embedded broker's ends fall behind what it hands out: there the positions must come to rest.
+                waits = any(end > applied.get((topic.value, partition), 0) for (topic, partition), end in ends.items())
+                if waits or (ends, applied) != before:
+                    quiet_since, before = clock(), (ends, applied)
                 await asyncio.sleep(0.3)
     finally:
-        await consumer.stop()
-        await admin.close()
+        await database.close(timeout=10)

@@ -40,7 +40,7 @@ async def play(
         for _ in range(times):
             await _publish(file, environment)
         await killer
-        await settle(settings.kafka(), PARTITIONS)
+        await settle(settings.kafka(), dsn, quiet_s=12 if kills else 5)
     return await broken_facts(facts_of(read_events(file)), settings.kafka(), dsn)
 
 
