@@ -167,6 +167,11 @@ def dumps(value: object) -> bytes:
     return _dump(value, 0)
 
 
+def kept(data: bytes) -> bytes:
+    """Return written JSON for keeping: what `dumps` gives holds its whole buffer, at least 4 KiB."""
+    return b"%b" % data
+
+
 def canonical(value: object) -> bytes:
     """Write compact UTF-8 JSON with sorted keys: equal content gives equal bytes."""
     return _dump(value, orjson.OPT_SORT_KEYS)

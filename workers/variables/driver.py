@@ -16,6 +16,7 @@ from typing import cast
 from aiokafka.errors import IllegalStateError, KafkaError
 from aiokafka.structs import ConsumerRecord
 from faust.assignor.partition_assignor import PartitionAssignor
+from faust.transport.consumer import RecordMap
 from faust.transport.drivers import aiokafka as driver
 from faust.types import TP, ConsumerMessage, Message
 
@@ -74,6 +75,24 @@ class ConsumerThread(driver.AIOKafkaConsumerThread):
         if unread:
             await self.call_thread(self._ensure_consumer().seek_to_beginning, *unread)
         return committed
+
+    async def getmany(
+        self,
+        active_partitions: set[TP] | None,
+        timeout: float,  # noqa: ASYNC109 - Faust's signature
+    ) -> RecordMap:
+        """Fetch as many records as a batch may have; in a recovery, when only changelogs are read, all there are."""
+        consumer = self._ensure_consumer()
+        is_changelog = cast("FetchConsumer", self.consumer)._is_changelog_tp  # noqa: SLF001
+        recovers = active_partitions is not None and all(is_changelog(tp) for tp in active_partitions)
+        fetched: RecordMap = await self.call_thread(
+            self._fetch_records,
+            consumer,
+            active_partitions,
+            timeout=timeout,
+            max_records=None if recovers else consumer._max_poll_records,  # noqa: SLF001
+        )
+        return fetched
 
     async def _commit(self, offsets: Mapping[TP, int]) -> bool:
         consumer = self._ensure_consumer()

@@ -10,6 +10,7 @@ import struct
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from hashlib import blake2b
+from sys import intern
 from typing import Any, cast
 
 import faust
@@ -17,6 +18,7 @@ from faust.stores.memory import Store
 from faust.types import TP, EventT
 from yarl import URL
 
+from schemas.exact_json import kept
 from topics.catalog import Topic
 from topics.records import Record
 from workers.logic.variables.state import ExecutionKey, ExecutionState
@@ -122,8 +124,9 @@ def changelog_records(event: EventT[Any]) -> Iterator[tuple[bytes, bytes | None]
 
 def recover(executions: dict[ExecutionKey, LiveExecution], key: bytes, value: bytes | None) -> None:
     """Take in one changelog record."""
+    # Executions of one workflow have entries of one name: a copy for each would take as much memory as small values.
     tenant, execution_id, entry = key.decode().split(_SEPARATOR)
-    execution_key = ExecutionKey(tenant, execution_id)
+    execution_key = ExecutionKey(intern(tenant), execution_id)
     live = executions.get(execution_key)
     if live is None:
         if value is None:
@@ -140,7 +143,7 @@ def recover(executions: dict[ExecutionKey, LiveExecution], key: bytes, value: by
     elif value is None:
         live.entries.pop(entry, None)
     else:
-        live.entries[entry] = value
+        live.entries[intern(entry)] = value
     if live.revision == _NEVER and not live.entries:
         del executions[execution_key]
 
@@ -201,7 +204,7 @@ class ExecutionTable(faust.Table[bytes, bytes]):
             if value is None:
                 live.entries.pop(entry, None)
             else:
-                live.entries[entry] = value
+                live.entries[entry] = kept(value)
         live.checksum = checksum & _CHECKSUM_MASK
         self.partitions_held.setdefault(partition, {})[key] = live
         records = [_record(partition, key, entry, value) for entry, value in changes.items()]
@@ -219,10 +222,10 @@ class ExecutionTable(faust.Table[bytes, bytes]):
         """Put a rebuilt execution in the place of what the table held and `change` it; return all its records."""
         before = self.live(partition, key)
         stale = [entry for entry in (before.entries if before is not None else ()) if entry not in rebuilt.entries]
-        kept = {entry: value for entry, value in rebuilt.entries.items() if entry not in changes}
+        unchanged = {entry: value for entry, value in rebuilt.entries.items() if entry not in changes}
         return [
             *(_record(partition, key, entry, None) for entry in stale if entry not in changes),
-            *(_record(partition, key, entry, value) for entry, value in kept.items()),
+            *(_record(partition, key, entry, value) for entry, value in unchanged.items()),
             *self.change(partition, key, rebuilt, changes),
         ]
 
