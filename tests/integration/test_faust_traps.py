@@ -7,11 +7,13 @@ import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import pytest
 import pytest_asyncio
 from aiokafka import AIOKafkaProducer
 from aiokafka.admin import AIOKafkaAdminClient
 
 from schemas.envelope import Event
+from tests.support import stack
 from tests.support.edge import (
     PARTITIONS,
     Edge,
@@ -144,6 +146,7 @@ async def test_batches_write_the_table(variables: Edge) -> None:
     assert await assert_table_is_right_or_behind(variables) == 20
 
 
+@pytest.mark.skipif(not stack.is_kafka(), reason="the embedded broker has no transactions")
 async def test_gaps_of_transaction_markers_hold_nothing_up(variables: Edge) -> None:
     """Plain Faust's list of acknowledged offsets stalls at gaps that other producers' markers leave."""
     producer = AIOKafkaProducer(

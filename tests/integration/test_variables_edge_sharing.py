@@ -118,7 +118,7 @@ async def test_workers_that_join_die_and_wake_up_again_lose_and_repeat_nothing(v
 
 
 @pytest.mark.skipif(
-    not (stack.given("TALLY_KAFKA_BOOTSTRAP_SERVERS") or stack.apache_kafka_is_installed()),
+    not stack.is_kafka(),
     reason="the embedded broker keeps a member that left until its session expires",
 )
 async def test_a_stopped_worker_leaves_the_group_at_once(variables: Edge) -> None:

@@ -17,6 +17,7 @@ from aiokafka.admin import AIOKafkaAdminClient
 from schemas.envelope import Event
 from schemas.exact_json import JsonObject
 from schemas.identity import key_of
+from tests.support.groups import acknowledged
 from topics.admin import TopicAdmin
 from topics.catalog import Topic
 from topics.codec import STRUCTURED_HEADERS, decode, encode
@@ -169,18 +170,7 @@ class Edge:
 
     async def committed(self) -> Mapping[TopicPartition, int]:
         """Return the positions that the worker's group has committed."""
-        # Not by the admin client, whose request the embedded broker answers wrongly.
-        consumer = AIOKafkaConsumer(
-            **self.settings.kafka().client_options("test"), group_id=group_of(self.settings), enable_auto_commit=False
-        )
-        names = [self.settings.kafka().wire_name(topic) for topic in INPUTS]
-        partitions = [TopicPartition(name, partition) for name in names for partition in range(PARTITIONS)]
-        consumer.assign(partitions)
-        await consumer.start()
-        try:
-            return {partition: await consumer.committed(partition) or 0 for partition in partitions}
-        finally:
-            await consumer.stop()
+        return await acknowledged(self.settings.kafka(), group_of(self.settings), INPUTS, PARTITIONS)
 
     async def log_ends(self, topics: Sequence[Topic] = INPUTS) -> Mapping[TopicPartition, int]:
         consumer = AIOKafkaConsumer(**self.settings.kafka().client_options("test"))

@@ -15,6 +15,7 @@ from aiokafka.admin import AIOKafkaAdminClient
 
 from schemas.envelope import Event
 from schemas.exact_json import JsonValue
+from tests.support.groups import acknowledged
 from tests.support.stack import REPOSITORY
 from topics.admin import TopicAdmin
 from topics.catalog import Topic
@@ -104,13 +105,9 @@ class Memory:
 
     async def committed(self) -> dict[int, int]:
         """Return the offsets that the group has acknowledged."""
-        admin = AIOKafkaAdminClient(**self.connection.client_options("test"))
-        await admin.start()
-        try:
-            offsets = await admin.list_consumer_group_offsets(self.group)
-            return {tp.partition: found.offset for tp, found in offsets.items()}
-        finally:
-            await admin.close()
+        partitions = await self.publisher.partitions(Topic.MEMORY_COMMANDS)
+        found = await acknowledged(self.connection, self.group, [Topic.MEMORY_COMMANDS], partitions)
+        return {tp.partition: offset for tp, offset in found.items() if offset}
 
     @property
     def group(self) -> str:

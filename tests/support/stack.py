@@ -31,6 +31,11 @@ def apache_kafka_is_installed() -> bool:
     return (REPOSITORY / "deploy" / "kafka" / "target" / "installed").exists()
 
 
+def is_kafka() -> bool:
+    """Tell whether the suite runs on a Kafka; the embedded broker speaks only what the workers need of it."""
+    return given("TALLY_KAFKA_BOOTSTRAP_SERVERS") is not None or apache_kafka_is_installed()
+
+
 def broker_in_use() -> str:
     """Say in words on which broker the suite runs."""
     if address := given("TALLY_KAFKA_BOOTSTRAP_SERVERS"):

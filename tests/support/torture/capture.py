@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 import asyncpg
 from aiokafka import AIOKafkaConsumer, ConsumerRecord, TopicPartition
-from aiokafka.admin import AIOKafkaAdminClient
 
 from tests.support.checker.positions import READ_BY
+from tests.support.groups import acknowledged
 from tests.support.history import HeadRow, History, ItemRow, OutcomeRow, RevisionRow, VersionRow
 from topics.catalog import CATALOG, Topic
 from topics.connection import KafkaConnection
@@ -39,23 +39,15 @@ class Positions(NamedTuple):
 
 async def positions(connection: KafkaConnection, partitions: int) -> Positions:
     """Look where the logs end and how far the groups are."""
-    consumer = AIOKafkaConsumer(**connection.client_options("tally-checker"))
-    admin = AIOKafkaAdminClient(**connection.client_options("tally-checker"))
-    await consumer.start()
-    await admin.start()
-    try:
-        lanes = _lanes(connection, partitions)
-        found = await consumer.end_offsets(list(lanes))
-        ends = {lanes[tp]: end for tp, end in found.items()}
-        committed = {}
-        for worker in READ_BY:
-            offsets = await admin.list_consumer_group_offsets(f"{connection.prefix}{worker}")
-            for tp, offset in offsets.items():
-                committed[worker, connection.logical(tp.topic), tp.partition] = offset.offset
-        return Positions(ends, committed)
-    finally:
-        await admin.close()
-        await consumer.stop()
+    lanes = _lanes(connection, partitions)
+    async with AIOKafkaConsumer(**connection.client_options("tally-checker")) as consumer:
+        ends = {lanes[tp]: end for tp, end in (await consumer.end_offsets(list(lanes))).items()}
+    committed = {}
+    for worker, topics in READ_BY.items():
+        found = await acknowledged(connection, f"{connection.prefix}{worker}", topics, partitions)
+        for tp, offset in found.items():
+            committed[(worker, *lanes[tp])] = offset
+    return Positions(ends, committed)
 
 
 async def capture(connection: KafkaConnection, dsn: str, partitions: int, history: History) -> History:
