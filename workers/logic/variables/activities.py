@@ -94,17 +94,16 @@ def store_output(
             f"the output of {activity_id!r} has {len(data)} bytes, {step.limits.output_bytes} are allowed; "
             "keep large values elsewhere and output a reference",
         )
-    pointer: JsonObject = {"frame": frame, "name": activity_id}
     stored: JsonValue | Missing = MISSING
     if mapping is None:
         step.set_raw_variable(frame, (activity_id,), data)
         stored = output
-        step.state.write(entries.PREVIOUS, pointer)
-        step.set_last_output(pointer)
+        step.state.write(entries.PREVIOUS, {"frame": frame, "name": activity_id})
     else:
         _write_all(step, frame, _mapped(step, frame, mapping, activity_id, output))
         step.state.write(entries.PREVIOUS, {"value": output})
-        step.set_last_output({"previous": True})
+    # The same words each time: what does not change is not written.
+    step.set_last_output({"previous": True})
     if variables:
         _write_all(step, frame, plan_values(variables, own_scope(step, frame), step.limits))
     end_activity(step, activity_id, frame, stored, ended="answered")

@@ -47,8 +47,7 @@ class RealMemory:
     listings: Mapping[str, Listing] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class Context:
+class Context(NamedTuple):
     """What the fold may not find out by itself: the time, the limits, and another execution's past."""
 
     now: datetime
