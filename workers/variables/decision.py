@@ -12,7 +12,7 @@ from schemas.limits import Limits
 from topics import codec
 from topics.catalog import Topic
 from topics.codec import STRUCTURED_HEADERS
-from topics.records import Record
+from topics.records import ReceivedRecord, Record
 from workers.logic.variables import fold
 from workers.logic.variables.state import ExecutionKey, ExecutionState
 from workers.logic.variables.step import Context, ForkSource, RealMemory
@@ -94,9 +94,8 @@ def head_rows(
 
 
 def _decide_one(arrival: Arrival, facts: Facts, decision: Decision) -> None:
-    place = (arrival.record.topic, arrival.record.partition, arrival.record.offset)
     known = facts.known.get(arrival.key)
-    before = facts.refused.get(place)
+    before = facts.refused.get(_place(arrival.record)) if facts.refused else None
     if before is not None:
         _send_letter(before, decision)
     applied = known.digest if known is not None else decision._digests.get(arrival.key)  # noqa: SLF001 - same module
@@ -107,6 +106,10 @@ def _decide_one(arrival: Arrival, facts: Facts, decision: Decision) -> None:
         _send_letter(Refusal(arrival.record, "id_reused", _reused(arrival)), decision)
     elif known is not None:
         decision.replayed[known.key] = known
+
+
+def _place(record: ReceivedRecord) -> tuple[Topic, int, int]:
+    return record.topic, record.partition, record.offset
 
 
 def _reused(arrival: Arrival) -> str:

@@ -41,6 +41,8 @@ def records_of(outgoing: Iterable[Outgoing]) -> list[Record]:
 
 def encode_outgoing(records: Sequence[Record]) -> bytes:
     """Write `[{"topic", "key", "event"}, ...]`."""
+    if not records:
+        return b"[]"  # most often
     return dumps(
         [
             {"topic": record.topic.value, "key": (record.key or b"").decode(), "event": Raw(record.value or b"null")}

@@ -1,6 +1,7 @@
 """A stored revision -> what people see of it: `variables.revised`, and the writes of a step."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from itertools import accumulate
 from typing import cast
 from uuid import UUID
@@ -19,16 +20,15 @@ _OVERHEAD_BYTES = 64
 
 def public_writes(changes: Mapping[str, bytes | None]) -> list[JsonValue]:
     """Return the variables that a revision set, as `{path, value}`; `removed` where one went away."""
-    found = ((entry, changes[entry]) for entry in _public(changes))
     return [
         {**_path(entry), "removed": True} if data is None else {**_path(entry), "value": loads(data)}
-        for entry, data in found
+        for entry, data in _public(changes)
     ]
 
 
-def _public(changes: Mapping[str, bytes | None]) -> list[str]:
+def _public(changes: Mapping[str, bytes | None]) -> list[tuple[str, bytes | None]]:
     return [
-        entry
+        (entry, data)
         for entry, data in changes.items()
         if entry.startswith(entries.PUBLIC_PREFIXES) and (data is not None or not _is_replaced(entry, changes))
     ]
@@ -43,7 +43,8 @@ def _is_replaced(entry: str, changes: Mapping[str, bytes | None]) -> bool:
     return False
 
 
-def _path(entry: str) -> JsonObject:
+@lru_cache(maxsize=65536)
+def _path(entry: str) -> Mapping[str, JsonValue]:
     kind, *segments = entries.split(entry)
     match kind:
         case "w":
@@ -56,12 +57,9 @@ def _path(entry: str) -> JsonObject:
 
 def _written(entry: str, data: bytes | None) -> JsonObject:
     """Return a write as it is published: the value stays the bytes that are stored."""
-    said: dict[str, object] = {**_path(entry)}
-    if data is None:
-        said["removed"] = True
-    else:
-        said["value"] = Raw(data)
-    return cast("JsonObject", said)
+    return cast(
+        "JsonObject", {**_path(entry), "removed": True} if data is None else {**_path(entry), "value": Raw(data)}
+    )
 
 
 def revised_event(
@@ -77,13 +75,13 @@ def revised_event(
     """
     reads = cast("list[JsonObject]", body["reads"])
     writes = _public(changes)
-    shown_reads = _within_limit(len(str(read["path"])) for read in reads)
-    shown_writes = _within_limit(len(entry) + len(changes[entry] or b"") for entry in writes)
+    shown_reads = _within_limit([len(str(read["path"])) for read in reads])
+    shown_writes = _within_limit([len(entry) + len(value or b"") for entry, value in writes])
     data: JsonObject = {
         "revision": revision,
         "cause": body["cause"],
         "reads": cast("list[JsonValue]", reads[:shown_reads]),
-        "writes": [_written(entry, changes[entry]) for entry in writes[:shown_writes]],
+        "writes": [_written(entry, value) for entry, value in writes[:shown_writes]],
         "late": body["late"],
     }
     if shown_reads < len(reads):
@@ -103,7 +101,9 @@ def revised_event(
     )
 
 
-def _within_limit(sizes: Iterable[int]) -> int:
+def _within_limit(sizes: Sequence[int]) -> int:
     """Return how many of the first ones fit into 1 MiB together."""
+    if sum(sizes) + len(sizes) * _OVERHEAD_BYTES <= DEFAULT_LIMITS.result_bytes:
+        return len(sizes)
     totals = accumulate(size + _OVERHEAD_BYTES for size in sizes)
     return sum(1 for total in totals if total <= DEFAULT_LIMITS.result_bytes)
