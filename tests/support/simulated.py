@@ -34,7 +34,7 @@ from workers.variables.decision import Facts, decide
 from workers.variables.parts import cut_before_forks, fork_source, positions_after
 from workers.variables.rows import apply_changes, decode_changes
 from workers.variables.store import Known, Refusal
-from workers.variables.table import LiveExecution, _record, _total
+from workers.variables.table import LiveExecution, _total, written_entries
 
 PARTITIONS = 3
 _RULES = Rules()
@@ -214,8 +214,7 @@ def _changelog(
 ) -> list[Record]:
     partition = partition_of(key.execution_id.encode(), PARTITIONS)
     live = LiveExecution(state.revision, state.head, state.ended, _total(entries))
-    records = [_record(partition, key, entry, value) for entry, value in changes.items()]
-    return [*records, _record(partition, key, "", live.packed_head())]
+    return written_entries(partition, key, [*changes.items(), ("", live.packed_head())])
 
 
 def simulate(seed: int, *, clients: int = 4, commands: int = 60, runs: int = 6) -> Simulated:

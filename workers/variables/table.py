@@ -214,7 +214,7 @@ class ExecutionTable(faust.Table[bytes, bytes]):
         live.checksum = checksum & _CHECKSUM_MASK
         self.partitions_held.setdefault(partition, {})[key] = live
         # The head last: without it, what was written before does not count.
-        return _records(partition, key, [*changes.items(), (_HEAD_ENTRY, live.packed_head())])
+        return written_entries(partition, key, [*changes.items(), (_HEAD_ENTRY, live.packed_head())])
 
     def adopt(
         self,
@@ -228,8 +228,8 @@ class ExecutionTable(faust.Table[bytes, bytes]):
         stale = [entry for entry in (before.entries if before is not None else ()) if entry not in rebuilt.entries]
         unchanged = [(entry, value) for entry, value in rebuilt.entries.items() if entry not in changes]
         return [
-            *_records(partition, key, [(entry, None) for entry in stale if entry not in changes]),
-            *_records(partition, key, unchanged),
+            *written_entries(partition, key, [(entry, None) for entry in stale if entry not in changes]),
+            *written_entries(partition, key, unchanged),
             *self.change(partition, key, rebuilt, changes),
         ]
 
@@ -248,10 +248,11 @@ class ExecutionTable(faust.Table[bytes, bytes]):
         for partition, executions in self.partitions_held.items():
             for key in [key for key, live in executions.items() if live.ended and live.used_at < before]:
                 live = executions.pop(key)
-                tombstones += _records(partition, key, [(entry, None) for entry in (*live.entries, _HEAD_ENTRY)])
+                tombstones += written_entries(partition, key, [(entry, None) for entry in (*live.entries, _HEAD_ENTRY)])
         return tombstones
 
 
-def _records(partition: int, key: ExecutionKey, changed: Iterable[tuple[str, bytes | None]]) -> list[Record]:
+def written_entries(partition: int, key: ExecutionKey, changed: Iterable[tuple[str, bytes | None]]) -> list[Record]:
+    """Return the changelog records that set entries of an execution, or delete them (None)."""
     prefix = f"{key.tenant}{_SEPARATOR}{key.execution_id}{_SEPARATOR}".encode()
     return [Record(Topic.EXECUTIONS_TABLE, prefix + entry.encode(), value, (), partition) for entry, value in changed]

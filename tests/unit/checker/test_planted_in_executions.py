@@ -115,13 +115,13 @@ def test_a_revision_that_is_published_and_not_committed_is_found(history):
 
 
 def test_a_table_that_passes_for_current_and_is_wrong_is_found(history):
-    from workers.variables.table import _record
+    from workers.variables.table import written_entries
 
     key, (partition, live) = next(iter(recovered(history).items()))
     live.entries["v/wrong"] = b"1"
     live.checksum = _total(live.entries)
     for entry, value in (("v/wrong", b"1"), ("", live.packed_head())):
-        record = _record(partition, key, entry, value)
+        [record] = written_entries(partition, key, [(entry, value)])
         history.logs[Topic.EXECUTIONS_TABLE].append(
             ReceivedRecord(record.topic, partition, 10**6, record.key, record.value)
         )
