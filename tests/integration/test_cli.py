@@ -196,6 +196,9 @@ def _check_executions(tally: Tally) -> None:
     assert isinstance(forked["variables"], dict)
     assert "last" not in forked["variables"]
     assert forked["variables"]["lab"] == late["variables"]["lab"]
+    assert (forked["forked_from"], forked["revision"]) == ({"execution_id": "run-1", "revision": 2}, 4)
+    assert tally("execution", "diff", "run-1@2", "fork-1@2", "--json").stdout == "[]\n"
+    assert tally("execution", "history", "fork-1").stdout.count("inherited") == 2
 
 
 def _check_forks_are_answered(tally: Tally) -> None:

@@ -52,6 +52,7 @@ class Simulated:
     history: History = field(default_factory=History)
     states: dict[ExecutionKey, tuple[bytes, dict[str, bytes]]] = field(default_factory=dict)
     revisions: dict[UUID, Known] = field(default_factory=dict)
+    inherited: dict[ExecutionKey, list[RevisionRow]] = field(default_factory=dict)
     refusals: dict[tuple[Topic, int, int], Refusal] = field(default_factory=dict)
     items: dict[str, Item] = field(default_factory=dict)
     outcomes: dict[UUID, StoredOutcome] = field(default_factory=dict)
@@ -126,6 +127,12 @@ class Simulated:
             states.setdefault(arrival.execution, ExecutionState.load(arrival.execution, head, entries))
         forks = {arrival.key: self._fork(arrival) for arrival in arrivals if fork_source(arrival) is not None}
         decision = decide(arrivals, Facts(self.now, DEFAULT_LIMITS, self.revisions, self.refusals, states, forks))
+        for fork in decision.inherited:
+            source = self._rows_of(ExecutionKey(fork.execution.tenant, fork.source_id))[: fork.revisions]
+            self.inherited[fork.execution] = [
+                row._replace(execution_id=fork.execution.execution_id, revision=fork.before + number, event_key=None)
+                for number, row in enumerate(source, start=1)
+            ]
         for row in decision.revisions:
             self.revisions[row.event_key] = Known(
                 row.event_key, row.digest, row.execution, row.revision, row.body, row.changes, row.outgoing
@@ -145,11 +152,15 @@ class Simulated:
         source = fork_source(arrival)
         assert source is not None, "asked for forks only"
         key, revision = source
-        rows = sorted((known.revision, known.changes) for known in self.revisions.values() if known.execution == key)
+        rows = self._rows_of(key)
         entries: dict[str, bytes] = {}
-        for _, changes in rows[:revision]:
-            apply_changes(entries, decode_changes(changes))
+        for row in rows[:revision]:
+            apply_changes(entries, decode_changes(row.changes))
         return ForkSource(entries, found=revision <= len(rows))
+
+    def _rows_of(self, key: ExecutionKey) -> list[RevisionRow]:
+        own = [_row(known) for known in self.revisions.values() if known.execution == key]
+        return sorted([*own, *self.inherited.get(key, ())], key=lambda row: row.revision)
 
     def _memory_batch(self) -> None:
         taken = memory_intake.take_in(self._take([Topic.MEMORY_COMMANDS]), _RULES)
@@ -188,18 +199,8 @@ class Simulated:
             for item in self.items.values()
         ]
         history.outcomes = [OutcomeRow(o.command_key, o.outcome, o.conflict) for o in self.outcomes.values()]
-        history.revisions = [
-            RevisionRow(
-                known.execution.tenant,
-                known.execution.execution_id,
-                known.revision,
-                known.key,
-                known.body,
-                known.changes,
-                known.outgoing,
-            )
-            for known in self.revisions.values()
-        ]
+        history.revisions = [_row(known) for known in self.revisions.values()]
+        history.revisions += [row for rows in self.inherited.values() for row in rows]
         for key, (head, entries) in self.states.items():
             state = ExecutionState.load(key, head, entries)
             history.heads.append(HeadRow(key.tenant, key.execution_id, state.revision, state.status, head))
@@ -207,6 +208,13 @@ class Simulated:
 
 
 _READ = (*INPUTS, Topic.MEMORY_COMMANDS)
+
+
+def _row(known: Known) -> RevisionRow:
+    key = known.execution
+    return RevisionRow(
+        key.tenant, key.execution_id, known.revision, known.key, known.body, known.changes, known.outgoing
+    )
 
 
 def _changelog(

@@ -8,7 +8,7 @@ from uuid import uuid4
 import typer
 
 from schemas.errors import UsageError
-from schemas.exact_json import JsonObject, JsonValue
+from schemas.exact_json import JsonObject
 from workers.cli.app import answer_is_no, app, run
 from workers.cli.database import reading
 from workers.cli.differences import differences
@@ -16,9 +16,8 @@ from workers.cli.forks import fork_event, publish_fork
 from workers.cli.options import DEFAULT_TENANT, Json, Limit, Tenant
 from workers.cli.output import pretty, say, short, show_json, show_table
 from workers.cli.revision_views import revision_document, show_revisions, touches_of
-from workers.logic.variables import entries
-from workers.logic.variables.simulation import effects_of
-from workers.logic.variables.state import ExecutionKey, ExecutionState
+from workers.cli.store_view import store_document
+from workers.logic.variables.state import ExecutionKey
 from workers.runtime.postgres import Connection
 from workers.settings import Settings, read_settings
 from workers.variables import history
@@ -64,7 +63,8 @@ async def _list(
 def show(execution_id: Id, *, at: At = None, tenant: Tenant = DEFAULT_TENANT, json: Json = False) -> None:
     """Show a store: every variable, at the newest revision or `--at` any earlier one. Exit 1 when there is none.
 
-    With the output, error or reason of a run that has ended, and what a simulation would have changed in memory.
+    With what is outstanding and what that waits for; the output, error or reason of a run that has ended; and what a
+    simulation would have changed in memory.
 
     Example: `tally execution show case-891 --at 3`
     """
@@ -75,8 +75,8 @@ def show(execution_id: Id, *, at: At = None, tenant: Tenant = DEFAULT_TENANT, js
         show_json(document)
         return
     say(f"{execution_id}  {summary.workflow or '-'}  {summary.status}  revision {store.revision} of {summary.revision}")
-    for name in ("variables", "scratchpad", "output", "error", "reason", "effects"):
-        if document.get(name) not in (None, {}):
+    for name in ("forked_from", "variables", "scratchpad", "outstanding", "output", "error", "reason", "effects"):
+        if document.get(name) not in (None, {}, []):
             say(name, "bold")
             say(pretty(document[name]))
 
@@ -157,13 +157,13 @@ def diff(
 def fork(
     execution_id: Id,
     *,
-    at: Annotated[int, typer.Option("--at", min=1, metavar="REVISION", help="Take the store as it was then.")],
+    at: Annotated[int, typer.Option("--at", min=1, metavar="REVISION", help="The last revision that it begins with.")],
     new_id: Annotated[str | None, typer.Option("--as", metavar="ID", help="The new execution's id.")] = None,
     tenant: Tenant = DEFAULT_TENANT,
     timeout: Annotated[float, typer.Option(min=0, help="Seconds to wait for a worker.")] = 30.0,
     json: Json = False,
 ) -> None:
-    """Start a new execution whose store is this one's at a revision. Exit 1 when the new id exists already.
+    """Start a new execution that begins with this one's first revisions. Exit 1 when the new id exists already.
 
     Example: `tally execution fork due-diligence-7 --at 3 --as due-diligence-7b`
     """
@@ -174,7 +174,7 @@ def fork(
     if json:
         show_json({"execution_id": name, "forked_from": {"execution_id": execution_id, "revision": at}})
     else:
-        say(f"{name} begins with the store of {execution_id} at revision {at}")
+        say(f"{name} begins with revisions 1 to {at} of {execution_id}")
 
 
 async def _fork(settings: Settings, source: ExecutionKey, at: int, name: str, timeout_s: float) -> None:
@@ -231,22 +231,6 @@ async def _all_revisions(connection: Connection, key: ExecutionKey, limit: int |
         if len(page) < size:
             return
         last = page[-1].revision
-
-
-def store_document(key: ExecutionKey, store: StoreAt) -> dict[str, JsonValue]:
-    """Return what a store holds as people see it: variables, scratchpad, how it ended, a simulation's effects."""
-    state = ExecutionState.load(key, None, store.entries)
-    namespaces = {entries.split(entry)[1] for entry in store.entries if entry.startswith("k/")}
-    scratchpad: JsonObject = {namespace: state.namespace(namespace) for namespace in sorted(namespaces)}
-    document: dict[str, JsonValue] = {"variables": state.all_variables(), "scratchpad": scratchpad}
-    if entries.FINAL in store.entries:
-        ending = cast("JsonObject", state.read(entries.FINAL))
-        document |= {name: ending[name] for name in ("output", "error", "reason") if name in ending}
-    if entries.META in store.entries:
-        meta = cast("JsonObject", state.read(entries.META))
-        if meta.get("simulation") not in (None, False):
-            document["effects"] = effects_of(state)
-    return document
 
 
 def _at_revision(tenant: str, text: str) -> tuple[ExecutionKey, int | None]:

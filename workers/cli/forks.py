@@ -86,6 +86,6 @@ async def _until_applied(settings: Settings, event: Event) -> None:
     key, made_by = ExecutionKey(event.tenant, cast("str", event.subject)), key_of(event)
     while True:
         async with reading(settings) as connection:
-            if any(revision.event_key == made_by for revision in await history.revisions(connection, key)):
+            if await history.is_applied(connection, key, made_by):
                 return
         await asyncio.sleep(_PAUSE_S)

@@ -3,16 +3,18 @@
 from collections.abc import Sequence
 from typing import cast
 
-from schemas.exact_json import JsonObject, JsonValue
+from schemas.exact_json import JsonObject, JsonValue, loads
 from schemas.registry import OUTCOME_TYPES
 from topics.catalog import Topic
 from topics.codec import decode
 from workers.cli.output import show_table
+from workers.logic.variables import entries
 from workers.logic.variables.updates import public_writes
 from workers.variables.history import RevisionDetail
 
 #: What is told of an answer besides its type.
 _SAID = ("node_id", "iteration", "code", "message")
+_SET_BY_START = frozenset({"input", "system", "event"})
 
 
 def show_revisions(revisions: Sequence[RevisionDetail]) -> None:
@@ -27,6 +29,7 @@ def revision_document(revision: RevisionDetail) -> dict[str, object]:
     """Return a revision as JSON."""
     return {
         "revision": revision.revision,
+        "inherited": revision.event_key is None,
         "applied_at": revision.applied_at.isoformat(),
         **revision.body,
         "writes": _writes(revision),
@@ -39,9 +42,9 @@ def _revision_row(revision: RevisionDetail) -> tuple[str, ...]:
     found = cast("list[JsonObject]", revision.body["reads"])
     read = [str(r["path"]) if r.get("found") else f"{r['path']} (null)" for r in found]
     wrote = [str(write["path"]) for write in _writes(revision)]
-    late = " late" if revision.body.get("late") else ""
+    marks = (" inherited" if revision.event_key is None else "", " late" if revision.body.get("late") else "")
     return (
-        f"{revision.revision}{late}",
+        f"{revision.revision}{''.join(marks)}",
         str(cause["type"]),
         _reader(revision) or "-",
         ", ".join(read),
@@ -105,4 +108,13 @@ def _related(one: str, other: str) -> bool:
 
 
 def _writes(revision: RevisionDetail) -> list[JsonObject]:
-    return cast("list[JsonObject]", public_writes(revision.changes))
+    """Return the variables that a revision set; of a fork's start not those that it only took over."""
+    writes = cast("list[JsonObject]", public_writes(revision.changes))
+    if not _starts_fork(revision):
+        return writes
+    return [write for write in writes if str(write["path"]) in _SET_BY_START]
+
+
+def _starts_fork(revision: RevisionDetail) -> bool:
+    meta = revision.changes.get(entries.META)
+    return meta is not None and "forked_from" in cast("JsonObject", loads(meta))

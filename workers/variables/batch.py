@@ -238,7 +238,7 @@ class BatchProcessor:
             source = fork_source(arrival)
             if source is not None:
                 key, revision = source
-                found = await store.revision_exists(connection, key, revision)
+                found = await store.hold_revision(connection, key, revision)
                 entries = (await store.entries_at(connection, {key: revision}))[key] if found else {}
                 forks[arrival.key] = ForkSource(entries, found)
         return forks
@@ -268,6 +268,8 @@ class BatchProcessor:
             refusals=decision.refusals,
             positions=read.positions,
         )
+        if decision.inherited:
+            await store.inherit_revisions(connection, decision.inherited)
         unused = read.unused - decision.changes.keys()
         if unused:
             await store.drop_unused(connection, unused)

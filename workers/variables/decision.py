@@ -19,6 +19,7 @@ from workers.logic.variables.step import Context, ForkSource, RealMemory
 from workers.logic.variables.updates import revised_event
 from workers.variables.handover import unpublished_from
 from workers.variables.intake import Arrival, refusal
+from workers.variables.parts import fork_source
 from workers.variables.rows import (
     decode_changes,
     decode_outgoing,
@@ -26,7 +27,7 @@ from workers.variables.rows import (
     encode_outgoing,
     records_of,
 )
-from workers.variables.store import HeadRow, Known, Refusal, RevisionRow
+from workers.variables.store import HeadRow, Inheritance, Known, Refusal, RevisionRow
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +50,8 @@ class Decision:
     """What a batch brings about."""
 
     revisions: list[RevisionRow] = field(default_factory=list)
+    #: What forks that were started here begin with.
+    inherited: list[Inheritance] = field(default_factory=list)
     refusals: list[Refusal] = field(default_factory=list)
     letters: list[tuple[str, Record]] = field(default_factory=list)
     #: Revised executions -> the entries they changed, the last change of each.
@@ -86,7 +89,7 @@ def head_rows(
 ) -> list[HeadRow]:
     """Return the heads of the revised executions; of those `taken` over, more than this batch is unpublished."""
     revised = {key: states[key] for key in decision.changes}
-    first = unpublished_from(decision.revisions, {key: state.revision for key, state in revised.items()}, taken)
+    first = unpublished_from(decision.revisions, revised, taken)
     return [
         HeadRow(key, state.revision, state.status, state.head, state.workflow, state.parent_execution_id, first[key])
         for key, state in revised.items()
@@ -122,7 +125,8 @@ def _reused(arrival: Arrival) -> str:
 
 def _apply(arrival: Arrival, facts: Facts, decision: Decision) -> None:
     state = facts.states[arrival.execution]
-    context = Context(facts.now, facts.limits, facts.forks.get(arrival.key), facts.memory, arrival.key)
+    fork = facts.forks.get(arrival.key)
+    context = Context(facts.now, facts.limits, fork, facts.memory, arrival.key)
     try:
         revision = fold.apply(state, arrival.event, context=context)
     except Rejection as rejection:
@@ -131,6 +135,8 @@ def _apply(arrival: Arrival, facts: Facts, decision: Decision) -> None:
     if revision is None:
         decision.unrecorded += 1
         return
+    if fork is not None:
+        decision.inherited.append(_inheritance(arrival, revision.revision))
     if revision.dead_letter is not None:
         _refuse(arrival, *revision.dead_letter, decision)
     records = records_of(revision.outgoing)
@@ -149,6 +155,13 @@ def _apply(arrival: Arrival, facts: Facts, decision: Decision) -> None:
     )
     decision.changes.setdefault(arrival.execution, {}).update(revision.changes)
     decision._digests[arrival.key] = arrival.digest  # noqa: SLF001 - same module
+
+
+def _inheritance(arrival: Arrival, first_own: int) -> Inheritance:
+    found = fork_source(arrival)
+    assert found is not None, "only those were looked up"
+    source, revisions = found
+    return Inheritance(arrival.execution, source.execution_id, revisions, first_own - 1 - revisions)
 
 
 def _refuse(arrival: Arrival, code: str, message: str, decision: Decision) -> None:

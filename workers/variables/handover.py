@@ -6,7 +6,6 @@ execution says where its last batch began. Whoever meets it first publishes from
 published: else two workers that answer each other's copies would never come to rest.
 """
 
-from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 
 from workers.logic.variables.state import ExecutionKey, ExecutionState
@@ -34,14 +33,16 @@ def taken_over(
 
 
 def unpublished_from(
-    revisions: Iterable[RevisionRow], last: Mapping[ExecutionKey, int], taken: Mapping[ExecutionKey, int]
+    revisions: Iterable[RevisionRow], executions: Iterable[ExecutionKey], taken: Mapping[ExecutionKey, int]
 ) -> dict[ExecutionKey, int]:
-    """Return where the batch that is written now begins for each execution; `last` are its last revisions.
+    """Return where the batch that is written now, in order, begins for each of its executions.
 
     What is taken over is not published yet either: it stays due until this batch is.
     """
-    counts = Counter(row.execution for row in revisions)
-    return {key: taken.get(key, revision - counts[key] + 1) for key, revision in last.items()}
+    first: dict[ExecutionKey, int] = {}
+    for row in revisions:
+        first.setdefault(row.execution, row.revision)
+    return {key: taken.get(key, first[key]) for key in executions}
 
 
 def newest(

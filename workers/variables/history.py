@@ -37,7 +37,10 @@ class ExecutionSummary:
 
 @dataclass(frozen=True, slots=True)
 class RevisionDetail:
-    """One revision. `body` is its public part (cause, reads, late), `changes` the entries (None: deleted)."""
+    """One revision. `body` is its public part (cause, reads, late), `changes` the entries (None: deleted).
+
+    Without an `event_key` a fork inherited it: an event of its source made it.
+    """
 
     revision: int
     event_key: UUID | None
@@ -117,6 +120,12 @@ async def revisions(
         )
         for row in rows
     ]
+
+
+async def is_applied(connection: Connection, key: ExecutionKey, event_key: UUID) -> bool:
+    """Say whether an event has made a revision of the execution."""
+    applied: bool = await connection.fetchval(_QUERIES["is_applied"], key.tenant, key.execution_id, event_key)
+    return applied
 
 
 def _summary(row: asyncpg.Record) -> ExecutionSummary:

@@ -37,3 +37,7 @@ SELECT revision, changes
   FROM revisions
  WHERE tenant = $1 AND execution_id = $2 AND revision <= $3
  ORDER BY revision;
+
+-- name: is_applied
+-- Whether an event has made a revision of this execution.
+SELECT EXISTS (SELECT FROM revisions WHERE event_key = $3 AND tenant = $1 AND execution_id = $2);

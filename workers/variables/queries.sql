@@ -40,13 +40,15 @@ SELECT event_key, digest, tenant, execution_id, revision, body, changes, outgoin
  WHERE event_key = ANY($1::uuid[]);
 
 -- name: revisions_from
--- The revisions of these executions from a number on, as they are stored.
+-- The revisions of these executions from a number on, as they are stored. Those that a fork inherited were published
+-- by its source.
 SELECT event_key, digest, revisions.tenant, revisions.execution_id, revisions.revision, body, changes, outgoing
   FROM revisions
   JOIN unnest($1::text[], $2::text[], $3::bigint[]) AS wanted (tenant, execution_id, revision)
     ON revisions.tenant = wanted.tenant
    AND revisions.execution_id = wanted.execution_id
-   AND revisions.revision >= wanted.revision;
+   AND revisions.revision >= wanted.revision
+ WHERE event_key IS NOT NULL;
 
 -- name: known_rejections
 -- Which of these records were refused before, and why.
@@ -137,9 +139,30 @@ DELETE FROM executions
 -- Forget refusals whose records cannot come again: they are older than every topic's retention.
 DELETE FROM rejections WHERE rejected_at < clock_timestamp() - make_interval(days => $1);
 
--- name: revision_exists
--- Whether an execution has got as far as a revision: the one to fork from.
-SELECT EXISTS (SELECT FROM revisions WHERE tenant = $1 AND execution_id = $2 AND revision = $3);
+-- name: hold_revision
+-- Whether an execution has got as far as a revision, the one to fork from. Until the end of the transaction it is not
+-- deleted; this waits for nobody but such a deletion.
+SELECT true
+  FROM executions
+  JOIN revisions USING (tenant, execution_id)
+ WHERE executions.tenant = $1 AND executions.execution_id = $2 AND revisions.revision = $3
+   FOR KEY SHARE OF executions;
+
+-- name: inherit_revisions
+-- Give forks the revisions that they begin with, as rows of their own: their source may be deleted before them. Nothing
+-- that was sent to a fork made them, so they have no event of their own.
+WITH inherited AS (
+    INSERT INTO revisions (tenant, execution_id, revision, applied_at, body, changes, outgoing)
+    SELECT fork.tenant, fork.execution_id, fork.before + revision, applied_at, body, changes, outgoing
+      FROM unnest($1::text[], $2::text[], $3::text[], $4::bigint[], $5::bigint[])
+        AS fork (tenant, execution_id, source_id, revisions, before)
+      JOIN revisions AS source
+        ON source.tenant = fork.tenant
+       AND source.execution_id = fork.source_id
+       AND source.revision <= fork.revisions
+    RETURNING 1
+)
+SELECT count(*) FROM inherited;
 
 -- name: database_now
 -- The clock that decides when there is no row to read it with.

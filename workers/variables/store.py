@@ -76,6 +76,15 @@ class RevisionRow(NamedTuple):
     outgoing: bytes
 
 
+class Inheritance(NamedTuple):
+    """What a fork begins with: the first `revisions` of its source, after those `before` that came early for itself."""
+
+    execution: ExecutionKey
+    source_id: str
+    revisions: int
+    before: int
+
+
 async def lock_positions(connection: Connection, group: str, lanes: Collection[Lane]) -> dict[Lane, int]:
     """Take the fence of each lane until the transaction ends; return the stored positions."""
     topics = [topic.value for topic, _ in lanes]
@@ -160,12 +169,23 @@ async def entries_at(
     return {execution: entries[execution] for execution in revisions}
 
 
-async def revision_exists(connection: Connection, execution: ExecutionKey, revision: int) -> bool:
-    """Say whether the execution has got as far as `revision`."""
-    found: bool = await connection.fetchval(
-        _QUERIES["revision_exists"], execution.tenant, execution.execution_id, revision
+async def hold_revision(connection: Connection, execution: ExecutionKey, revision: int) -> bool:
+    """Say whether the execution has got as far as `revision`, and keep it from being deleted meanwhile."""
+    found = await connection.fetchval(_QUERIES["hold_revision"], execution.tenant, execution.execution_id, revision)
+    return found is not None
+
+
+async def inherit_revisions(connection: Connection, forks: Sequence[Inheritance]) -> None:
+    """Give forks the revisions of their sources. Raises `RuntimeError` when one is not there."""
+    copied = await connection.fetchval(
+        _QUERIES["inherit_revisions"],
+        *_columns(fork.execution for fork in forks),
+        [fork.source_id for fork in forks],
+        [fork.revisions for fork in forks],
+        [fork.before for fork in forks],
     )
-    return found
+    if copied != sum(fork.revisions for fork in forks):
+        raise RuntimeError(f"forks inherited {copied} revisions: {forks}")
 
 
 async def write_batch(

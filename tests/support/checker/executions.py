@@ -34,6 +34,8 @@ class Modelled:
     entries: dict[str, bytes] = field(default_factory=dict)
     #: Entries after each revision, kept only where another execution forks from it.
     kept: dict[int, dict[str, bytes]] = field(default_factory=dict)
+    #: The numbers of its own revisions, in order: a fork's go on after those that it inherited.
+    revisions: list[int] = field(default_factory=list)
     #: What its revisions must have published: (topic, key, value).
     published: list[tuple[Topic, bytes, bytes]] = field(default_factory=list)
 
@@ -75,7 +77,8 @@ def check_executions(history: History) -> tuple[Verdict, Mapping[ExecutionKey, M
     models: dict[ExecutionKey, Modelled] = {}
     for key in _sources_first(rows, forks):
         mine = sorted(rows[key], key=lambda row: row.revision)
-        models[key] = _replay(key, mine, causes, models, forks, verdict)
+        own = _own(key, mine, rows, causes, verdict)
+        models[key] = _replay(key, own, causes, models, forks, verdict)
     _check_heads(history, models, verdict)
     _check_lost(history, causes, models, verdict)
     verdict.counts["executions"] += len(models)
@@ -124,6 +127,33 @@ def _sources_first(
     return sorted(executions, key=depth)
 
 
+def _own(
+    key: ExecutionKey,
+    mine: Sequence[RevisionRow],
+    rows: Mapping[ExecutionKey, Sequence[RevisionRow]],
+    causes: Mapping[UUID, Cause],
+    verdict: Verdict,
+) -> list[RevisionRow]:
+    """Check that an execution inherited the first revisions of its source, whole and in order; return its own rows."""
+    own = [row for row in mine if row.event_key is not None]
+    due: list[tuple[bytes, ...]] = []
+    for row in own:
+        source, revisions = _fork_by(row, causes)
+        of_source = sorted(rows.get(ExecutionKey(key.tenant, source), ()), key=lambda row: row.revision)
+        due += [(row.body, row.changes, row.outgoing) for row in of_source[:revisions]]
+    if due != [(row.body, row.changes, row.outgoing) for row in mine if row.event_key is None]:
+        name = f"execution {key.tenant}/{key.execution_id}"
+        verdict.add("revision_wrong", name, "what it inherited is not what its source has")
+    return own
+
+
+def _fork_by(row: RevisionRow, causes: Mapping[UUID, Cause]) -> tuple[str, int]:
+    """Return the source of the fork that a row starts, and how many revisions it inherits; none as a rule."""
+    cause = causes.get(row.event_key) if row.event_key is not None else None
+    fork = cause.event.data.get("forked_from") if cause and cause.event.type == "execution.started" else None
+    return (str(fork["execution_id"]), int(str(fork["revision"]))) if isinstance(fork, dict) else ("", 0)
+
+
 def _replay(
     key: ExecutionKey,
     rows: Sequence[RevisionRow],
@@ -137,11 +167,13 @@ def _replay(
     keep = {revision for source, revision in forks.values() if source == key}
     offsets: dict[Topic, int] = {}
     seen: set[UUID | None] = set()
-    for expected, row in enumerate(rows, start=1):
+    for row in rows:
+        expected = (model.revisions[-1] if model.revisions else 0) + 1 + _fork_by(row, causes)[1]
         if row.revision != expected:
             kind: Kind = "revision_duplicated" if row.revision < expected else "revision_gap"
             verdict.add(kind, name, f"revision {row.revision} is stored where {expected} belongs")
             return model
+        model.revisions.append(row.revision)
         cause = causes.get(row.event_key) if row.event_key is not None else None
         if cause is None:
             verdict.add("revision_wrong", name, f"nothing in the logs caused revision {row.revision}")

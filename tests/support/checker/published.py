@@ -1,7 +1,6 @@
 """What the variable worker published is exactly what is committed: nothing else, nothing missing, the same bytes."""
 
-from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from uuid import UUID
 
 from schemas.envelope import Event
@@ -25,7 +24,7 @@ def check_published(history: History, models: Mapping[ExecutionKey, Modelled]) -
         for topic, key, value in model.published:
             due[topic, _key_of(value)] = key, value
     found: set[tuple[Topic, UUID]] = set()
-    last: defaultdict[tuple[str, str], int] = defaultdict(int)
+    last: dict[ExecutionKey, int] = {}
     for topic in _TOPICS:
         for record in history.log(topic):
             event = event_of(record)
@@ -40,7 +39,9 @@ def check_published(history: History, models: Mapping[ExecutionKey, Modelled]) -
             if due[place] != (record.key, record.value):
                 verdict.add("published_changed", name, "its bytes or its key are not those that are committed")
             if place not in found and event.type == "variables.revised":
-                _check_order(verdict, name, last, (event.tenant, str(event.subject)), int(str(event.data["revision"])))
+                key, revision = ExecutionKey(event.tenant, str(event.subject)), int(str(event.data["revision"]))
+                _check_order(verdict, name, models[key].revisions, last.get(key), revision)
+                last[key] = revision
             found.add(place)
     for topic, event_key in due.keys() - found:
         event = _event(due[topic, event_key][1])
@@ -49,12 +50,10 @@ def check_published(history: History, models: Mapping[ExecutionKey, Modelled]) -
     return verdict
 
 
-def _check_order(
-    verdict: Verdict, name: str, last: dict[tuple[str, str], int], execution: tuple[str, str], revision: int
-) -> None:
-    if revision != last[execution] + 1:
-        verdict.add("revision_order", name, f"revision {revision} is first published after {last[execution]}")
-    last[execution] = revision
+def _check_order(verdict: Verdict, name: str, revisions: Sequence[int], last: int | None, revision: int) -> None:
+    place = revisions.index(revision)
+    if last != (revisions[place - 1] if place else None):
+        verdict.add("revision_order", name, f"revision {revision} is first published after {last}")
 
 
 def _event(value: bytes) -> Event:

@@ -53,6 +53,13 @@ def test_a_revision_that_the_model_does_not_make_is_found(history):
     found(history, "revision_wrong")
 
 
+def test_a_fork_that_inherited_something_else_is_found(history):
+    place, row = next((place, row) for place, row in enumerate(history.revisions) if row.event_key is None)
+    history.revisions[place] = row._replace(outgoing=b"[]" if row.outgoing != b"[]" else b"[{}]")
+
+    found(history, "revision_wrong")
+
+
 def test_events_applied_out_of_order_are_found(history):
     log = history.logs[Topic.EXECUTION_EVENTS]
     partition = partition_of(b"run-1", PARTITIONS)

@@ -1,17 +1,21 @@
 """Revisions as `tally execution history` and `reads` show them."""
 
+from dataclasses import replace
 from datetime import UTC, datetime
+from uuid import UUID
 
 import pytest
 
 from schemas.envelope import Event
 from schemas.exact_json import JsonObject, dumps
+from tests.support.runs import Run
 from topics.catalog import Topic
 from topics.codec import STRUCTURED_HEADERS, encode
 from topics.records import Record
-from workers.cli.executions import store_document
 from workers.cli.revision_views import revision_document, show_revisions, touches_of
+from workers.cli.store_view import store_document
 from workers.logic.variables.state import ExecutionKey
+from workers.logic.variables.step import ForkSource
 from workers.variables.history import RevisionDetail, StoreAt
 
 LOOP: list[object] = [{"node_id": "items", "index": 2}]
@@ -22,7 +26,7 @@ def revision(cause: JsonObject, *answers: tuple[str, JsonObject], **changes: byt
     events = [Event(id="a", source="/s", type=name, subject="run-1", data=data) for name, data in answers]
     return RevisionDetail(
         revision=7,
-        event_key=None,
+        event_key=UUID(int=7),
         applied_at=datetime(2026, 1, 1, tzinfo=UTC),
         body={"cause": cause, "reads": [{"path": "a", "found": True}], "late": False},
         changes={f"v/{name}": value for name, value in changes.items()},
@@ -34,8 +38,8 @@ def answer(node_id: str, **fields: object) -> JsonObject:
     return {"node_id": node_id, "request_id": "1", "request_source": "/s", **fields}  # type: ignore[dict-item]
 
 
-def shown(capsys: pytest.CaptureFixture[str], detail: RevisionDetail) -> str:
-    show_revisions([detail])
+def shown(capsys: pytest.CaptureFixture[str], *details: RevisionDetail) -> str:
+    show_revisions(details)
     return capsys.readouterr().out
 
 
@@ -97,8 +101,51 @@ def test_a_store_is_shown_with_how_it_ended_and_what_a_simulation_would_have_cha
     assert document["effects"] == [{"key": "first"}, {"key": "second"}]
 
 
+def test_what_is_outstanding_is_shown_with_what_it_waits_for() -> None:
+    run = Run()
+    run.say("foreach.open", node_id="early", collection="{{input.l}}", item_variable="i")
+    assert store_document(KEY, StoreAt(1, run.entries))["outstanding"] == [
+        {"type": "foreach.open", "node_id": "early", "waits_for": ["execution.started"]}
+    ]
+    run = Run()
+    run.start(subjects=[{"kind": "p", "id": "1"}])
+    run.say("activity.scheduled", activity_id="a", inputs={})
+    run.say("variables.set", variables={"x": "{{a.n}}"})
+    run.say("memory.read", node_id="r", subject="p", key="k", type="Json", scope="shared")
+    run.say("memory.read", node_id="again", subject="p", key="k", type="Json", scope="shared", iteration=LOOP)
+    run.say("scratchpad.write", node_id="s", key="k", value="{{x}}")
+
+    assert store_document(KEY, StoreAt(6, run.entries))["outstanding"] == [
+        {"type": "activity.scheduled", "node_id": "a", "waits_for": ["its activity"]},
+        {"type": "variables.set", "waits_for": ["a"]},
+        {"type": "memory.read", "node_id": "r", "waits_for": ["its outcome"]},
+        {"type": "memory.read", "node_id": "again", "iteration": LOOP, "waits_for": ["its turn"]},
+        {"type": "scratchpad.write", "node_id": "s", "waits_for": ["x"]},
+    ]
+
+
+def test_a_fork_shows_what_it_inherited_and_what_its_start_set_itself(capsys: pytest.CaptureFixture[str]) -> None:
+    source = Run()
+    source.start()
+    source.output("a", {"x": 1})
+    fork = Run("fork", fork=ForkSource(source.entries, found=True))
+    fork.start(forked_from={"execution_id": "run-1", "revision": 2}, input={"n": 1})
+    inherited = replace(revision({"type": "activity.completed", "activity_id": "a"}, a=b"1"), event_key=None)
+    start = replace(revision({"type": "execution.started"}), changes=fork.revisions[0].changes, revision=8)
+
+    text = shown(capsys, inherited, start)
+
+    assert "7 inherited" in text
+    assert text.splitlines()[-1].endswith("input, system")
+    assert revision_document(inherited)["inherited"] is True
+    assert [touch["path"] for touch in touches_of(start, "a.x")] == ["a"]
+    assert touches_of(start, "input")[-1]["value"] == {"n": 1}
+    assert store_document(KEY, StoreAt(8, fork.entries))["forked_from"] == {"execution_id": "run-1", "revision": 2}
+
+
 def test_a_store_of_a_run_that_goes_on_has_neither() -> None:
     assert store_document(KEY, StoreAt(1, {"m": dumps({"workflow": {"name": "w"}})})) == {
         "variables": {},
         "scratchpad": {},
+        "outstanding": [],
     }

@@ -13,6 +13,7 @@ from workers.logic.variables import entries
 from workers.logic.variables.state import ExecutionKey
 from workers.logic.variables.step import ForkSource
 from workers.logic.variables.updates import public_writes, revised_event
+from workers.variables.rows import apply_changes
 
 
 def started(limits: Limits = DEFAULT_LIMITS, **data: object) -> Run:
@@ -134,6 +135,90 @@ def test_what_came_for_a_fork_before_its_start_stays_on_top_of_the_sources_store
 
 def size_of(run: Run) -> int:
     return sum(len(data) for entry, data in run.entries.items() if entry.startswith(entries.PUBLIC_PREFIXES))
+
+
+def replayed(*runs: Run) -> dict[str, bytes]:
+    """Return what the changes of all revisions give in their order, as PostgreSQL's rows are replayed."""
+    found: dict[str, bytes] = {}
+    for revision in (revision for run in runs for revision in run.revisions):
+        apply_changes(found, revision.changes.items())
+    return found
+
+
+def busy() -> Run:
+    """Return a run that holds entries of every kind that a fork does not take over."""
+    source = started(input={"n": 1})
+    source.output("a", {"x": 1})
+    source.say("variables.set", variables={"b.c": 1, "gone": 1})
+    source.say("activity.scheduled", activity_id="open", inputs={})
+    source.say("activity.scheduled", activity_id="waits", inputs={"x": "{{open.x}}", "y": "{{a.x}}"})
+    source.say("execution.completed", output="{{a.x}}")
+    return source
+
+
+def test_a_fork_goes_on_counting_after_the_revisions_that_it_begins_with() -> None:
+    source = busy()
+
+    fork = fork_of(source)
+    fork.output("next", {})
+
+    assert [revision.revision for revision in fork.revisions] == [7, 8]
+    assert fork_of(fork, before=[("variables.set", {"variables": {"x": 1}})]).state.revision == 10
+
+
+def test_a_fork_is_what_its_revisions_give_after_the_inherited_ones() -> None:
+    source = busy()
+    source.say("execution.failed", error="e")
+    fork = fork_of(source)
+    fork.output("a", {"x": 2})
+
+    assert replayed(source, fork) == fork.entries
+
+    again = fork_of(fork)
+    assert replayed(source, fork, again) == again.entries
+    assert again.state.status == "running"
+
+
+def test_a_fork_with_an_early_output_is_what_all_its_revisions_give() -> None:
+    source = busy()
+    early: list[tuple[str, JsonObject]] = [
+        ("activity.completed", {"activity_id": "a", "output": {"x": 2}}),
+        ("variables.set", {"variables": {"b.d": 2}}),
+        ("activity.scheduled", {"activity_id": "s", "inputs": {"n": "{{input.n}}"}}),
+    ]
+
+    fork = fork_of(source, before=early)
+
+    held_before = Run("fork", revisions=fork.revisions[:3])
+    start = Run("fork", revisions=fork.revisions[3:])
+    assert replayed(held_before, source, start) == fork.entries
+    assert fork.variables() == {"a": {"x": 2}, "b": {"d": 2}, "gone": 1}
+    assert fork.state.store_bytes == size_of(fork)
+
+
+def remembering(**data: object) -> Run:
+    source = started(**data)
+    memory = {"scope": "shared", "subject": {"kind": "p", "id": "1"}, "key": "k", "type": "Json"}
+    (command,) = source.say("memory.read", node_id="r", **memory)
+    source.outcome(command, "memory.found", value=1, type="Json", version=4)
+    return source
+
+
+def test_a_fork_has_seen_what_its_source_had_seen_so_that_no_lost_update_goes_unseen() -> None:
+    fork = fork_of(remembering())
+
+    memory = {"scope": "shared", "subject": {"kind": "p", "id": "1"}, "key": "k", "type": "Json"}
+    (command,) = fork.say("memory.write", node_id="w", value=2, **memory)
+
+    assert command.data["read_version"] == 4
+
+
+def test_a_fork_of_a_simulation_has_seen_nothing_of_real_memory() -> None:
+    source = Run(memory=None)
+    source.start(simulation={"memory": [{"subject": "workflow-global", "key": "k", "type": "Json", "value": 1}]})
+    source.entries["d/address"] = b"4"
+
+    assert "d/address" not in fork_of(source).entries
 
 
 def test_a_fork_of_nothing_is_refused() -> None:

@@ -1,5 +1,6 @@
 """The pure parts of a batch: intake, positions, decisions."""
 
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
@@ -15,12 +16,13 @@ from topics.codec import decode, encode
 from topics.keys import partition_of
 from topics.records import ReceivedRecord
 from workers.logic.variables.state import ExecutionKey, ExecutionState
-from workers.variables.decision import Decision, Facts, decide
+from workers.logic.variables.step import ForkSource
+from workers.variables.decision import Decision, Facts, decide, head_rows
 from workers.variables.driver import Assignor
 from workers.variables.intake import Arrival, take_in
 from workers.variables.parts import cut_before_forks, positions_after
 from workers.variables.rows import decode_changes, decode_outgoing, encode_changes, encode_outgoing
-from workers.variables.store import Known, Refusal
+from workers.variables.store import Inheritance, Known, Refusal
 
 PARTITIONS = 4
 NOW = datetime(2026, 11, 30, tzinfo=UTC)
@@ -197,6 +199,18 @@ def test_a_batch_is_cut_where_a_run_forks_from_one_that_it_changes() -> None:
     events = arrivals(started("run"), other, fork, completed("run", "one"))
 
     assert [len(part) for part in cut_before_forks(events)] == [2, 2]
+
+
+def test_a_fork_inherits_its_sources_revisions_after_what_came_early_for_itself() -> None:
+    early, fork = arrivals(completed("fork", "a"), started("fork", forked_from={"execution_id": "run", "revision": 3}))
+    given = facts()
+    found = replace(given, forks={fork.key: ForkSource({}, found=True)})
+    decision = decide([early, fork], found)
+
+    assert decision.inherited == [Inheritance(fork.execution, "run", 3, 1)]
+    assert [row.revision for row in decision.revisions] == [1, 5]
+    [head] = head_rows(decision, found.states, {})
+    assert (head.revision, head.unpublished_from) == (5, 1)
 
 
 # -- rows

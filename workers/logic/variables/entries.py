@@ -36,6 +36,8 @@ EFFECT = "s/"
 PUBLIC_PREFIXES = ("v/", "w/", "k/")
 #: What a fork begins with: all that the source held, but not what it was waiting for.
 FORKED_PREFIXES = ("v/", "w/", "k/", "p", "l", "y", "n/", "g/")
+#: What a fork has seen of durable memory, where its source was no simulation.
+SEEN = "d/"
 
 
 @lru_cache(maxsize=65536)

@@ -5,7 +5,7 @@ from hashlib import sha256
 from typing import cast
 
 from schemas.errors import Rejection
-from schemas.exact_json import JsonObject, JsonValue, dumps
+from schemas.exact_json import JsonObject, JsonValue, dumps, loads
 from schemas.names import check_name
 from topics.catalog import Topic
 from workers.logic.variables import contracts, entries, simulation
@@ -30,6 +30,7 @@ def started(step: Step, body: JsonObject) -> None:
     fork = _source_of(step, cast("JsonObject", body["forked_from"])) if body.get("forked_from") else None
     if fork is not None:
         _begin_with(step, fork)
+        state.inherit(cast("int", cast("JsonObject", body["forked_from"])["revision"]))
     workflow = cast("JsonObject", body["workflow"])
     parent = cast("JsonObject | None", body.get("parent"))
     state.write(entries.META, {name: body[name] for name in _META_FIELDS if body.get(name) is not None})
@@ -73,16 +74,28 @@ def _source_of(step: Step, source: JsonObject) -> ForkSource:
 def _begin_with(step: Step, fork: ForkSource) -> None:
     """Copy another execution's variables as they were; what came for the fork before its start stays on top.
 
-    Open requests are not copied: nobody would answer them.
+    Open requests are not copied: nobody would answer them. The changes name every entry of the source and of the fork,
+    so that replaying them after the inherited revisions gives the fork's store and nothing else.
     """
     state = step.state
-    copied = [entry for entry in fork.entries if entry.startswith(entries.FORKED_PREFIXES) and not state.holds(entry)]
+    taken = entries.FORKED_PREFIXES if _simulated(fork) else (*entries.FORKED_PREFIXES, entries.SEEN)
+    copied = {entry for entry in fork.entries if entry.startswith(taken) and not state.holds(entry)}
+    for entry in sorted(fork.entries.keys() - copied):
+        if state.raw(entry) is None:
+            state.note_absent(entry)
+    for entry in state.entries_below(""):
+        state.write_raw(entry, cast("bytes", state.raw(entry)))
     # Ancestors first: a variable replaces what overlays it.
     for entry in sorted(copied, key=lambda entry: (entry.count("/"), entry)):
         if entry.startswith(entries.PUBLIC_PREFIXES):
             state.put_variable(entry, fork.entries[entry], 0)
         else:
             state.write_raw(entry, fork.entries[entry])
+
+
+def _simulated(fork: ForkSource) -> bool:
+    meta = cast("JsonObject", loads(fork.entries.get(entries.META, b"{}")))
+    return meta.get("simulation") not in (None, False)
 
 
 def _meta(step: Step) -> JsonObject:

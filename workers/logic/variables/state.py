@@ -123,6 +123,10 @@ class ExecutionState:
         self._head.requests += 1
         return self._head.requests
 
+    def inherit(self, revisions: int) -> None:
+        """Count the revisions that a fork begins with: its own go on after them."""
+        self._head.revision += revisions
+
     # -- one event at a time
 
     def begin(self) -> None:
@@ -226,6 +230,11 @@ class ExecutionState:
         else:
             self._changes[entry] = None
         self._index.forget(entry)
+
+    def note_absent(self, entry: str) -> None:
+        """Record that `entry` is not there, whatever revisions say that others made before this one."""
+        self._touch(entry)
+        self._changes[entry] = None
 
     def entries_below(self, prefix: str) -> list[str]:
         """Return all entries that start with `prefix`, in order. It looks at every name: not for each event."""
