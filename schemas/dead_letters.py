@@ -4,7 +4,10 @@ from schemas.data import Outbound
 
 
 class DeadLettered(Outbound):
-    """The original bytes and headers, where they lay, and why they were refused."""
+    """The original bytes and headers, where they lay, and why they were refused.
+
+    `truncated`: value, key or headers were too large for a letter and are not all here.
+    """
 
     code: str
     message: str
@@ -16,3 +19,4 @@ class DeadLettered(Outbound):
     value_base64: str | None
     value_bytes: int | None
     headers: list[list[str]]
+    truncated: bool = False

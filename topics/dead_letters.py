@@ -1,21 +1,26 @@
 """What could not be accepted: original bytes and headers, where it lay, and why."""
 
 import base64
+from collections.abc import Iterator
 from uuid import NAMESPACE_URL, uuid5
 
 from schemas.envelope import Event
 from schemas.exact_json import JsonObject
 from topics.catalog import Topic
 from topics.codec import STRUCTURED_HEADERS, encode
-from topics.records import ReceivedRecord, Record
+from topics.records import Headers, ReceivedRecord, Record
 
-#: An oversized original is cut so that its letter fits into a record itself.
+#: Oversized originals are cut, so that their letters fit into a record: value, key, and headers in all.
 MAX_ORIGINAL_BYTES = 2 * 1024 * 1024
+_MAX_KEY_BYTES = 64 * 1024
+_MAX_HEADERS_BYTES = 256 * 1024
 
 
 def dead_letter(record: ReceivedRecord, code: str, message: str, worker: str) -> Record:
     """Build the dead letter of `record`. Its id depends on where the record lies, so every delivery gives the same."""
     original = record.value
+    key = None if record.key is None else record.key[:_MAX_KEY_BYTES]
+    headers = list(_within_limit(record.headers))
     data: JsonObject = {
         "code": code,
         "message": message,
@@ -23,11 +28,13 @@ def dead_letter(record: ReceivedRecord, code: str, message: str, worker: str) ->
         "topic": record.topic.value,
         "partition": record.partition,
         "offset": record.offset,
-        "key_base64": _base64(record.key),
+        "key_base64": _base64(key),
         "value_base64": _base64(None if original is None else original[:MAX_ORIGINAL_BYTES]),
         "value_bytes": None if original is None else len(original),
-        "headers": [[name, _base64(value)] for name, value in record.headers],
+        "headers": [[name, _base64(value)] for name, value in headers],
     }
+    if len(headers) < len(record.headers) or key != record.key or len(original or b"") > MAX_ORIGINAL_BYTES:
+        data["truncated"] = True
     place = f"{record.topic.value}/{record.partition}/{record.offset}/{record.timestamp_ms}"
     event = Event(
         id=str(uuid5(NAMESPACE_URL, f"tallystick:dead-letter:{place}")),
@@ -35,7 +42,17 @@ def dead_letter(record: ReceivedRecord, code: str, message: str, worker: str) ->
         type="record.dead_lettered",
         data=data,
     )
-    return Record(Topic.DEAD_LETTERS, record.key, encode(event), STRUCTURED_HEADERS)
+    return Record(Topic.DEAD_LETTERS, key, encode(event), STRUCTURED_HEADERS)
+
+
+def _within_limit(headers: Headers) -> Iterator[tuple[str, bytes]]:
+    """Yield the first headers that fit; one without a value counts too."""
+    total = 0
+    for name, value in headers:
+        total += len(name) + len(value or b"")
+        if total > _MAX_HEADERS_BYTES:
+            return
+        yield name, value
 
 
 def _base64(value: bytes | None) -> str | None:

@@ -97,8 +97,7 @@ class Publisher:
         last_batch = 0
         batch = self._producer.create_batch()
         for record in lane:
-            size = len(record.key or b"") + len(record.value or b"") + _FRAMING_BYTES
-            if size > _BATCH_BYTES:
+            if _size(record) > _BATCH_BYTES:
                 if batch.record_count():
                     acknowledgements.append(await self._send_batch(batch, topic, partition))
                     batch = self._producer.create_batch()
@@ -122,6 +121,11 @@ class Publisher:
         batch.close()
         sent: asyncio.Future[Any] = await self._producer.send_batch(batch, topic, partition=partition)
         return sent
+
+
+def _size(record: Record) -> int:
+    headers = sum(len(name) + len(value or b"") + _FRAMING_BYTES for name, value in record.headers)
+    return len(record.key or b"") + len(record.value or b"") + headers + _FRAMING_BYTES
 
 
 def _append(batch: Any, record: Record) -> object | None:

@@ -5,6 +5,7 @@ import pytest
 from schemas.envelope import Event
 from schemas.errors import Rejection
 from schemas.exact_json import dumps
+from schemas.limits import DEFAULT_LIMITS
 from topics.catalog import Topic
 from topics.codec import decode, encode, object_of
 from topics.dead_letters import MAX_ORIGINAL_BYTES, dead_letter, original_of
@@ -134,4 +135,18 @@ def test_an_oversized_original_is_cut_and_says_its_size() -> None:
     letter = decode(dead_letter(received(b"x" * (MAX_ORIGINAL_BYTES + 1)), "too_large", "no", "memory").value)
 
     assert letter.data["value_bytes"] == MAX_ORIGINAL_BYTES + 1
+    assert letter.data["truncated"] is True
     assert len(original_of(letter, Topic.MEMORY_COMMANDS).value or b"") == MAX_ORIGINAL_BYTES
+
+
+@pytest.mark.parametrize("share", ["value", "key", "headers", "header names"])
+def test_a_letter_fits_into_a_record_wherever_the_original_is_large(share: str) -> None:
+    """A letter that no topic takes would hold its partition up for ever."""
+    large = b"x" * (DEFAULT_LIMITS.record_bytes - 100)
+    headers = {"headers": [("trace", large)], "header names": [("n" * 1000, b"")] * 4000}.get(share, [])
+    record = received(large if share == "value" else b"{", large if share == "key" else b"k")._replace(headers=headers)
+
+    letter = dead_letter(record, "malformed", "no", "memory")
+
+    assert len(letter.value or b"") + len(letter.key or b"") <= DEFAULT_LIMITS.record_bytes
+    assert decode(letter.value).data["truncated"] is True

@@ -11,7 +11,7 @@ from schemas.dead_letters import DeadLettered
 from schemas.envelope import Event
 from schemas.errors import UsageError
 from topics.catalog import Topic
-from topics.dead_letters import MAX_ORIGINAL_BYTES, original_of
+from topics.dead_letters import original_of
 from topics.publisher import Publisher
 from topics.subscriber import Subscriber
 from workers.cli.app import answer_is_no, app, run
@@ -79,11 +79,11 @@ def replay(
     unknown = set(ids or ()) - {letter.event.id for letter in letters}
     if unknown:
         answer_is_no(f"no dead letter {', '.join(sorted(unknown))}; see `tally dead-letters list`")
-    cut = [letter for letter in letters if (letter.data.value_bytes or 0) > MAX_ORIGINAL_BYTES]
+    cut = [letter for letter in letters if letter.data.truncated]
     whole = [letter for letter in letters if letter not in cut]
     run(_republish(settings, whole))
     for letter in cut:
-        complain(f"tally: {letter.event.id} was cut at {MAX_ORIGINAL_BYTES} bytes; publish it from its source")
+        complain(f"tally: {letter.event.id} is too large to be kept whole; publish it from its source")
     if json:
         show_json({"published": [letter.event.id for letter in whole], "cut": [letter.event.id for letter in cut]})
     else:
