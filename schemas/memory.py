@@ -6,7 +6,7 @@ A *request* comes with an execution (`node_id`; `subject` may be a kind of the r
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
 from schemas.data import Count, Data, Expected, Json, NodeRequest, Object, Outbound, Text, Timestamp
 from schemas.executions import SubjectRef
@@ -41,12 +41,21 @@ Ttl = Annotated[int | Literal["keep"], Field(union_mode="left_to_right"), Expect
 
 
 class Writer(Data):
-    """Who writes: shown in outcomes, conflicts and history."""
+    """Who writes: shown in conflicts, changes and history."""
 
     execution_id: str | None = None
     workflow: str | None = None
     node_id: str | None = None
     user_id: str | None = None
+
+
+class KnownWriter(Writer):
+    """Who wrote, as it is kept with the version: what the command said; without an execution, which command it was."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    command_id: str | None = None
+    command_source: str | None = None
 
 
 class _Retention(Data):
@@ -212,7 +221,7 @@ class ConflictSide(Outbound):
     value_bytes: int | None = None
     value_sha256: str | None = None
     version: int | None = None
-    writer: Writer | None = None
+    writer: KnownWriter | None = None
     written_at: Timestamp | None = None
 
 
@@ -252,6 +261,6 @@ class MemoryChanged(Outbound):
     sequence: int
     type: str | None = None
     value: Json = None
-    writer: Writer | None = None
+    writer: KnownWriter | None = None
     written_at: Timestamp | None = None
     expires_at: Timestamp | None = None

@@ -1,6 +1,7 @@
 """A race in words and as a table: who won, who lost, from which base."""
 
-from schemas.memory import ConflictSide, MemoryConflictDetected, Writer
+from schemas.memory import ConflictSide, MemoryConflictDetected
+from workers.cli.item_views import name_of
 from workers.cli.output import short
 
 _RESOLUTIONS = {
@@ -15,31 +16,32 @@ _LINE_CHARACTERS = 40
 
 def conflict_line(conflict: MemoryConflictDetected) -> str:
     """Return a race in one line: who met whom, what became of it, and the values, shortened."""
-    loser = name_of(conflict.attempted.writer, conflict.command_source)
-    holder = name_of(None if conflict.current is None else conflict.current.writer)
+    loser = name_of(conflict.attempted.writer)
     expected = "" if conflict.expected_version is None else f" expected version {conflict.expected_version} but"
     sides = (("base", conflict.base), ("current", conflict.current), ("attempted", conflict.attempted))
     values = ", ".join(f"{name} {_value(side, _LINE_CHARACTERS)}" for name, side in sides if side is not None)
     return (
-        f"{conflict.address}  {conflict.kind}: {loser}{expected} met version {conflict.current_version} of {holder}; "
+        f"{conflict.address}  {conflict.kind}: {loser}{expected} {_found(conflict)}; "
         f"{_RESOLUTIONS[conflict.resolution]} ({values})"
     )
 
 
 def conflict_rows(conflict: MemoryConflictDetected) -> list[tuple[str, str, str, str]]:
     """Return base, current and attempted as rows: which, version, value, writer."""
-    sides = (
-        ("base", conflict.base, None),
-        ("current (won)", conflict.current, None),
-        ("attempted (lost)", conflict.attempted, conflict.command_source),
-    )
-    return [(name, _version(side), _value(side), name_of(side.writer, source)) for name, side, source in sides if side]
+    sides = (("base", conflict.base), ("current (won)", conflict.current), ("attempted (lost)", conflict.attempted))
+    return [(name, _version(side), _value(side), _writer(side)) for name, side in sides if side]
 
 
-def name_of(writer: Writer | None, source: str | None = None) -> str:
-    """Return who wrote, as short as it is known: a writer that says nothing of itself is its event's `source`."""
-    said = None if writer is None else writer.execution_id or writer.user_id or writer.workflow or writer.node_id
-    return said or source or "a client without a writer"
+def _found(conflict: MemoryConflictDetected) -> str:
+    """Say what the second writer found instead of what it knew."""
+    writer = None if conflict.current is None else conflict.current.writer
+    if conflict.current_version:
+        return f"met version {conflict.current_version} of {name_of(writer)}"
+    return "found nothing stored" if writer is None else f"found it forgotten by {name_of(writer)}"
+
+
+def _writer(side: ConflictSide) -> str:
+    return "-" if side.writer is None and side.version == 0 else name_of(side.writer)
 
 
 def _version(side: ConflictSide) -> str:
@@ -47,4 +49,6 @@ def _version(side: ConflictSide) -> str:
 
 
 def _value(side: ConflictSide, characters: int = 80) -> str:
+    if side.version == 0:
+        return "nothing"
     return f"({side.value_bytes} bytes)" if side.value_bytes is not None else short(side.value, characters)

@@ -18,8 +18,9 @@ from topics.codec import decode
 from topics.connection import KafkaConnection
 from topics.subscriber import Subscriber
 from workers.cli.app import app, run
-from workers.cli.conflict_view import conflict_rows, name_of
+from workers.cli.conflict_view import conflict_rows
 from workers.cli.database import reading
+from workers.cli.item_views import name_of
 from workers.cli.local import local_stack
 from workers.cli.output import complain, console, say, short, show_table
 from workers.cli.revision_views import show_revisions
@@ -95,7 +96,7 @@ async def _race(kafka: KafkaConnection, progress: Callable[[str], None]) -> None
     say(f"memory.conflict_detected on {conflict.address}", "bold")
     show_table(None, ("", "version", "value", "writer"), conflict_rows(conflict))
     winner = name_of(None if conflict.current is None else conflict.current.writer)
-    loser = name_of(conflict.attempted.writer, conflict.command_source)
+    loser = name_of(conflict.attempted.writer)
     say(f"{winner} won; {loser} knows it lost, and nothing was overwritten.", "green")
 
 

@@ -69,7 +69,7 @@ def show(execution_id: Id, *, at: At = None, tenant: Tenant = DEFAULT_TENANT, js
     Example: `tally execution show case-891 --at 3`
     """
     settings = read_settings()
-    summary, store = run(_look_at(settings, ExecutionKey(tenant, execution_id), at))
+    summary, store = run(look_at(settings, ExecutionKey(tenant, execution_id), at))
     document = {**_described(summary), "at": store.revision, **store_document(summary.key, store)}
     if json:
         show_json(document)
@@ -186,7 +186,8 @@ async def _fork(settings: Settings, source: ExecutionKey, at: int, name: str, ti
     await publish_fork(settings, fork_event(source, name, summary, store, variables), timeout_s)
 
 
-async def _look_at(settings: Settings, key: ExecutionKey, at: int | None) -> tuple[ExecutionSummary, StoreAt]:
+async def look_at(settings: Settings, key: ExecutionKey, at: int | None) -> tuple[ExecutionSummary, StoreAt]:
+    """Return an execution and its store after a revision, the newest without one. Exit 1 when there is none."""
     async with reading(settings) as connection:
         return await _summary_and_store(connection, key, at)
 

@@ -1,15 +1,14 @@
 """`tally memory` and `tally conflicts`: durable items now, then, and as they change."""
 
 from collections.abc import Awaitable, Callable
-from datetime import UTC, datetime
 from typing import Annotated, TypeVar, cast
 
 import typer
 
-from schemas.address import Address, format_address, parse_address
+from schemas.address import Address, Scope, format_address, parse_address
 from schemas.envelope import Event
 from schemas.errors import UsageError
-from schemas.exact_json import JsonObject, Raw, loads
+from schemas.exact_json import JsonObject, loads
 from schemas.memory import MemoryChanged, MemoryConflictDetected
 from topics.catalog import Topic
 from topics.client import Client
@@ -18,11 +17,22 @@ from topics.subscriber import Start, Subscriber
 from workers.cli.app import answer_is_no, app, run
 from workers.cli.conflict_view import conflict_line
 from workers.cli.database import reading
+from workers.cli.executions import look_at
+from workers.cli.item_views import (
+    ITEM_COLUMNS,
+    VERSION_COLUMNS,
+    item_document,
+    item_row,
+    version_document,
+    version_row,
+)
 from workers.cli.once import Once
 from workers.cli.options import DEFAULT_TENANT, Follow, Json, Limit, Tenant
 from workers.cli.output import say, short, show_json, show_json_line, show_table
-from workers.logic.memory.items import Item, Version
+from workers.logic.variables import entries
+from workers.logic.variables.state import ExecutionKey
 from workers.memory import history
+from workers.memory.history import Place
 from workers.runtime.postgres import Connection
 from workers.settings import Settings, read_settings
 
@@ -59,9 +69,9 @@ def get(
     if found is None:
         answer_is_no(f"{address}: nothing is stored (never written, forgotten or expired)")
     if json:
-        show_json(_item_document(found))
+        show_json(item_document(found))
         return
-    show_table(None, ("", ""), [(name, _cell(value)) for name, value in _item_document(found).items()])
+    show_table(None, ("", ""), [(name, _cell(value)) for name, value in item_document(found).items()])
 
 
 @memory.command("list")
@@ -70,35 +80,52 @@ def list_command(
     subject: Annotated[str | None, typer.Option(metavar="KIND[:ID]", help="Only items about it.")] = None,
     workflow: Annotated[str | None, typer.Option(help="Only private items of this workflow.")] = None,
     shared: Annotated[bool, typer.Option("--shared", help="Only shared items.")] = False,
+    of_all: Annotated[bool, typer.Option("--global", help="Only workflow-global items.")] = False,
+    execution: Annotated[
+        str | None,
+        typer.Option(help="Only what this run has at hand: items of its subjects, and its workflow's global ones."),
+    ] = None,
     tenant: Tenant = DEFAULT_TENANT,
     limit: Limit = 50,
     json: Json = False,
 ) -> None:
-    """List what is stored, in the order of addresses.
+    """List what is stored, in the order of addresses: value, version, type, who wrote it and when, expiry.
 
-    Example: `tally memory list --subject patient:P-4711`
+    Example: `tally memory list --subject patient:P-4711` · `tally memory list --execution run-lab-40`
     """
-    kind, _, subject_id = (subject or "").partition(":")
-    found = _look(
-        read_settings(),
-        lambda connection: history.items(
-            connection,
-            tenant,
-            scope="shared" if shared else None,
-            workflow=workflow,
-            kind=kind or None,
-            subject_id=subject_id or None,
-            limit=limit,
-        ),
-    )
+    settings = read_settings()
+    if execution is None:
+        places = [_place(subject, workflow, shared=shared, of_all=of_all)]
+    elif subject or workflow or shared or of_all:
+        raise UsageError("--execution says whose items are meant; leave out the other options")
+    else:
+        places = run(_places_of(settings, ExecutionKey(tenant, execution)))
+    found = _look(settings, lambda connection: history.items(connection, tenant, places, limit=limit))
     if json:
-        show_json([_item_document(each) for each in found])
+        show_json([item_document(each) for each in found])
         return
-    rows = [
-        (i.address, str(i.version), i.type or "-", short(Raw(i.value or b"null"), 60), _until(i.expires_at))
-        for i in found
-    ]
-    show_table(None, ("address", "version", "type", "value", "expires"), rows)
+    show_table(None, ITEM_COLUMNS, map(item_row, found))
+
+
+def _place(subject: str | None, workflow: str | None, *, shared: bool, of_all: bool) -> Place:
+    if shared and workflow is not None:
+        raise UsageError("--shared and --workflow exclude each other: shared items belong to no workflow")
+    if of_all and subject is not None:
+        raise UsageError("--global and --subject exclude each other: workflow-global items are about nobody")
+    kind, _, subject_id = (subject or "").partition(":")
+    about = (kind, subject_id or None) if kind else None
+    scope: Scope | None = "shared" if shared else "workflow" if workflow is not None else None
+    return Place(scope, workflow, "workflow-global" if of_all else about)
+
+
+async def _places_of(settings: Settings, key: ExecutionKey) -> list[Place]:
+    _, store = await look_at(settings, key, None)
+    said = store.entries.get(entries.META)
+    if said is None:
+        answer_is_no(f"{key.execution_id} has not been started, so its workflow and subjects are not known")
+    meta = cast("JsonObject", loads(said))
+    subjects = [(str(each["kind"]), str(each["id"])) for each in cast("list[JsonObject]", meta.get("subjects") or [])]
+    return history.at_hand(str(cast("JsonObject", meta["workflow"])["name"]), subjects)
 
 
 @memory.command("history")
@@ -117,19 +144,9 @@ def history_command(
     if not found:
         answer_is_no(f"{address}: no version is kept (never written, forgotten or expired)")
     if json:
-        show_json([_version_document(version) for version in found])
+        show_json([version_document(version) for version in found])
         return
-    rows = [
-        (
-            str(v.version),
-            v.type,
-            "-" if v.value is None else short(Raw(v.value), 60),
-            _writer(v.writer),
-            _until(v.written_at),
-        )
-        for v in found
-    ]
-    show_table(address, ("version", "type", "value", "writer", "written"), rows)
+    show_table(address, VERSION_COLUMNS, map(version_row, found))
 
 
 @memory.command("forget")
@@ -253,40 +270,5 @@ def _look(settings: Settings, question: Callable[[Connection], Awaitable[_T]]) -
     return run(ask())
 
 
-def _item_document(item: Item) -> dict[str, object]:
-    return {
-        "address": item.address,
-        "type": item.type,
-        "value": Raw(item.value or b"null"),
-        "version": item.version,
-        "writer": None if item.writer is None else Raw(item.writer),
-        "written_at": _iso(item.changed_at),
-        "expires_at": _iso(item.expires_at),
-    }
-
-
-def _version_document(version: Version) -> dict[str, object]:
-    return {
-        "version": version.version,
-        "type": version.type,
-        "value": None if version.value is None else Raw(version.value),
-        "writer": None if version.writer is None else Raw(version.writer),
-        "written_at": _iso(version.written_at),
-    }
-
-
-def _writer(writer: bytes | None) -> str:
-    known = cast("JsonObject", loads(writer)) if writer else {}
-    return " ".join(str(known[name]) for name in ("execution_id", "node_id", "user_id") if known.get(name)) or "-"
-
-
 def _cell(value: object) -> str:
     return value if isinstance(value, str) else short(value, 10_000)
-
-
-def _iso(moment: datetime | None) -> str | None:
-    return None if moment is None else moment.astimezone(UTC).isoformat()
-
-
-def _until(moment: datetime | None) -> str:
-    return "-" if moment is None else f"{moment.astimezone(UTC):%Y-%m-%d %H:%M:%S}"

@@ -6,18 +6,26 @@ SELECT address, version, sequence, previous_version, erased_version, type, value
  WHERE address = $1 AND value IS NOT NULL AND expires_at > clock_timestamp();
 
 -- name: list_items
--- A page of a tenant's live items in the order of their addresses; $3 to $6 narrow it by encoded segments.
-SELECT address, version, sequence, previous_version, erased_version, type, value, writer,
-       change, changed_at, changed_by, expires_at, traceparent
-  FROM memory_items
- WHERE address > $1 AND address < $2
-   AND value IS NOT NULL AND expires_at > clock_timestamp()
-   AND ($3::text IS NULL OR split_part(address, '/', 2) = $3)
-   AND ($4::text IS NULL OR split_part(address, '/', 3) = $4)
-   AND ($5::text IS NULL OR split_part(address, '/', 4) = $5)
-   AND ($6::text IS NULL OR split_part(address, '/', 5) = $6)
- ORDER BY address
- LIMIT $7;
+-- A page of the live items of several places, in the order of addresses. A place is a range of addresses, and encoded
+-- segments to compare where one before them is open.
+SELECT i.address, i.version, i.sequence, i.previous_version, i.erased_version, i.type, i.value, i.writer,
+       i.change, i.changed_at, i.changed_by, i.expires_at, i.traceparent
+  FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[])
+    AS place (first, last, scope, workflow, kind, id)
+ CROSS JOIN LATERAL (
+    SELECT *
+      FROM memory_items
+     WHERE address > greatest(place.first COLLATE "C", $7) AND address < place.last
+       AND value IS NOT NULL AND expires_at > clock_timestamp()
+       AND (place.scope IS NULL OR split_part(address, '/', 2) = place.scope)
+       AND (place.workflow IS NULL OR split_part(address, '/', 3) = place.workflow)
+       AND (place.kind IS NULL OR split_part(address, '/', 4) = place.kind)
+       AND (place.id IS NULL OR split_part(address, '/', 5) = place.id)
+     ORDER BY address
+     LIMIT $8
+ ) AS i
+ ORDER BY i.address
+ LIMIT $8;
 
 -- name: list_versions
 -- What is kept of an item's past, newest first, before version $2.

@@ -5,10 +5,11 @@ from hypothesis import given
 
 from schemas.envelope import Event
 from schemas.exact_json import JsonValue, canonical, loads
-from schemas.memory import ConflictSide, MemoryConflictDetected, Writer
+from schemas.memory import ConflictSide, KnownWriter, MemoryConflictDetected
 from tests.support.json_values import json_values
 from workers.cli.conflict_view import conflict_line, conflict_rows
 from workers.cli.differences import differences
+from workers.cli.item_views import full_name
 from workers.cli.local import taken_ports
 from workers.cli.once import Once
 from workers.cli.output import pretty, short, show_table
@@ -48,9 +49,9 @@ def test_a_store_does_not_differ_from_itself() -> None:
 
 def race(**changes: object) -> MemoryConflictDetected:
     sides = {
-        "base": ConflictSide(value=1, version=1, writer=Writer(execution_id="run-39")),
-        "current": ConflictSide(value=2, version=2, writer=Writer(execution_id="run-40")),
-        "attempted": ConflictSide(value=3, writer=Writer(user_id="mia")),
+        "base": ConflictSide(value=1, version=1, writer=KnownWriter(execution_id="run-39")),
+        "current": ConflictSide(value=2, version=2, writer=KnownWriter(execution_id="run-40")),
+        "attempted": ConflictSide(value=3, writer=KnownWriter(user_id="mia")),
     }
     facts: dict[str, object] = {
         "kind": "conditional_write",
@@ -72,16 +73,34 @@ def test_a_race_in_one_line_names_who_met_whom() -> None:
 
 
 def test_a_race_in_one_line_shortens_long_values() -> None:
-    line = conflict_line(race(attempted=ConflictSide(value="x" * 100, writer=Writer(user_id="mia"))))
+    line = conflict_line(race(attempted=ConflictSide(value="x" * 100, writer=KnownWriter(user_id="mia"))))
 
     assert f'attempted "{"x" * 38}…)' in line
 
 
-def test_a_writer_that_says_nothing_of_itself_is_its_events_source() -> None:
-    nameless = race(attempted=ConflictSide(value=3, writer=Writer()))
+def test_writers_without_a_run_are_told_apart_by_their_commands() -> None:
+    nameless = race(
+        current=ConflictSide(value=2, version=2, writer=KnownWriter(command_id="c-1", command_source="/s")),
+        attempted=ConflictSide(value=3, writer=KnownWriter(user_id="mia", command_id="c-2", command_source="/s")),
+    )
 
-    assert "/s expected version 1 but met version 2 of run-40" in conflict_line(nameless)
-    assert conflict_rows(nameless)[-1] == ("attempted (lost)", "-", "3", "/s")
+    assert "mia (c-2 of /s) expected version 1 but met version 2 of c-1 of /s; " in conflict_line(nameless)
+    assert [writer for *_, writer in conflict_rows(nameless)] == ["run-39", "c-1 of /s", "mia (c-2 of /s)"]
+
+
+def test_whoever_forgot_the_item_is_the_one_that_was_met() -> None:
+    forgotten = race(current_version=0, current=ConflictSide(version=0, writer=KnownWriter(execution_id="run-40")))
+    expired = race(current_version=0, current=ConflictSide(version=0))
+
+    assert "mia expected version 1 but found it forgotten by run-40; " in conflict_line(forgotten)
+    assert "mia expected version 1 but found nothing stored; " in conflict_line(expired)
+    assert conflict_rows(expired)[1] == ("current (won)", "0", "nothing", "-")
+
+
+def test_a_run_is_named_in_full_with_its_node_and_person() -> None:
+    assert full_name(b'{"execution_id":"run-1","workflow":"w","node_id":"n","user_id":"mia"}') == "run-1 n mia"
+    assert full_name(b'{"user_id":"mia","command_id":"c-1","command_source":"/s"}') == "mia (c-1 of /s)"
+    assert full_name(None) == "-"
 
 
 def test_an_event_that_comes_again_is_shown_once() -> None:
@@ -102,16 +121,14 @@ def test_an_id_is_never_folded(capsys: pytest.CaptureFixture[str], monkeypatch: 
 def test_an_unseen_overwrite_says_so() -> None:
     line = conflict_line(race(kind="lost_update", expected_version=None, resolution="overwritten", current=None))
 
-    assert line.endswith(
-        "mia met version 2 of a client without a writer; it was overwritten unseen (base 1, attempted 3)"
-    )
+    assert line.endswith("mia met version 2 of an unknown writer; it was overwritten unseen (base 1, attempted 3)")
 
 
 def test_a_value_that_was_left_out_shows_its_size() -> None:
     large = race(base=None, current=ConflictSide(value_bytes=40113, version=2))
 
     assert conflict_rows(large) == [
-        ("current (won)", "2", "(40113 bytes)", "a client without a writer"),
+        ("current (won)", "2", "(40113 bytes)", "an unknown writer"),
         ("attempted (lost)", "-", "3", "mia"),
     ]
 

@@ -1,6 +1,7 @@
 """What is reported of a race, and what is none (design 2.4, 4.4, 4.9)."""
 
-from tests.support.memory_store import Tables
+from tests.support.memory_store import Tables, memory_event
+from workers.logic.memory.timestamps import timestamp
 
 
 def _two_writers(**second: object) -> dict:
@@ -146,3 +147,56 @@ def test_atomic_updates_race_with_nobody() -> None:
     tables.say("memory.write", "run-2", type="Integer", value=2)
 
     assert tables.conflict("memory.update", "run-3", type="Integer", operation="increment", read_version=1) is None
+
+
+def test_writers_without_a_run_are_known_by_their_commands() -> None:
+    tables = Tables()
+    tables.decide(memory_event("memory.write", "c-1", None, type="Integer", value=1, expected_version=0))
+
+    conflict = tables.conflict("memory.write", None, type="Integer", value=2, expected_version=0)
+
+    assert conflict is not None
+    assert conflict["current"]["writer"] == {"command_id": "c-1", "command_source": "/test"}
+    attempted = conflict["attempted"]["writer"]
+    assert attempted == {"command_id": conflict["command_id"], "command_source": "/test"}
+    assert attempted["command_id"] != "c-1"
+
+
+def test_what_a_writer_says_of_itself_stands_beside_its_command() -> None:
+    tables = Tables()
+    tables.say("memory.write", type="Integer", value=1)
+
+    conflict = tables.conflict(
+        "memory.write", None, type="Integer", value=2, expected_version=0, writer={"user_id": "mia", "node_id": None}
+    )
+
+    assert conflict is not None
+    assert conflict["current"]["writer"] == {"execution_id": "run-1"}
+    assert conflict["attempted"]["writer"] == {
+        "user_id": "mia",
+        "command_id": conflict["command_id"],
+        "command_source": "/test",
+    }
+
+
+def test_the_writer_that_forgot_the_item_is_named() -> None:
+    tables = Tables()
+    tables.say("memory.write", "run-1", type="Integer", value=1)
+    tables.say("memory.forget", "run-2")
+
+    conflict = tables.conflict("memory.write", "run-3", type="Integer", value=2, expected_version=1)
+
+    assert conflict is not None
+    assert (conflict["current"]["version"], conflict["current"]["writer"]) == (0, {"execution_id": "run-2"})
+    assert conflict["current"]["written_at"] == timestamp(tables.now)
+
+
+def test_an_expired_item_was_taken_by_nobody() -> None:
+    tables = Tables()
+    tables.say("memory.write", type="Integer", value=1, ttl=1, ttl_unit="seconds")
+    tables.later(seconds=2)
+
+    conflict = tables.conflict("memory.write", "run-3", type="Integer", value=2, expected_version=1)
+
+    assert conflict is not None
+    assert conflict["current"] == {"version": 0, "value": None}

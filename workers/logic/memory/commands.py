@@ -165,11 +165,18 @@ def _broken(event: Event, address: str | None, refusal: Rejection) -> Command:
 
 
 def _writer_of(event: Event) -> bytes:
-    """Return who commands, as JSON; where the command does not say which execution, its subject does."""
+    """Return who commands, as JSON: an execution (its subject, where `writer` does not say), else the command itself.
+
+    It is kept with the version, so that who belongs to no execution can be told apart when the outcome is long gone.
+    """
     named = event.data.get("writer")
     writer = {name: value for name, value in named.items() if value is not None} if isinstance(named, dict) else {}
-    if event.subject is not None and "execution_id" not in writer:
-        writer["execution_id"] = event.subject
+    if "execution_id" not in writer:
+        if event.subject is not None:
+            writer["execution_id"] = event.subject
+        else:
+            writer["command_id"] = event.id
+            writer["command_source"] = event.source
     return dumps(writer)
 
 

@@ -2,7 +2,7 @@
 
 from datetime import datetime
 from hashlib import sha256
-from typing import Literal, NamedTuple, cast
+from typing import Final, Literal, NamedTuple, cast
 
 from schemas.exact_json import JsonObject, JsonValue, Raw, dumps, loads
 from schemas.limits import Limits
@@ -43,6 +43,9 @@ class Side(NamedTuple):
         return cast("JsonObject", shown)
 
 
+_NOTHING_STORED: Final = Side(NOTHING, None, 0)
+
+
 class Race(NamedTuple):
     """Two writers met: the second one started from `base`, found `current`, and wanted `attempted`.
 
@@ -59,16 +62,16 @@ class Race(NamedTuple):
 
 
 def current_side(item: Item, now: datetime) -> Side:
-    """Return what a reader would see now."""
+    """Return what a reader would see now; of a value that was forgotten, who forgot it."""
     if not is_live(item, now) or item.value is None:
-        return Side(NOTHING, None, 0)
+        return Side(NOTHING, None, 0, item.writer, item.changed_at) if item.change == "forgotten" else _NOTHING_STORED
     return Side(loads(item.value), item.value, item.version, item.writer, item.changed_at)
 
 
 def base_side(expected: int, version: Version | None, now: datetime) -> Side | None:
     """Return the side that the writer started from. Version 0 is known without history: nothing was stored."""
     if expected == 0:
-        return Side(NOTHING, None, 0)
+        return _NOTHING_STORED
     if version is None or version.value is None or version.expires_at <= now:
         return None
     return Side(loads(version.value), version.value, version.version, version.writer, version.written_at)
