@@ -24,6 +24,7 @@ _KNOWN_PAUSE_S = 0.05
 #: From this many replicas on, a write waits for two of them: losing one loses nothing and stops nothing.
 _SAFE_REPLICATION = 3
 _FOR_EVER = -1
+_COMPACTED_SEGMENT_MS = 3600 * 1000
 #: What a broker uses where a topic says nothing (Apache Kafka's defaults).
 _DEFAULTS = {"cleanup.policy": "delete", "retention.ms": str(7 * DAY_MS), "max.message.bytes": "1048588"}
 
@@ -59,6 +60,9 @@ def configs_of(spec: TopicSpec, replication: int) -> dict[str, str]:
         "retention.ms": str(_FOR_EVER if spec.retention_ms is None else spec.retention_ms),
         "max.message.bytes": str(MAX_MESSAGE_BYTES),
     }
+    if spec.clean_up == "compact":
+        # The active segment is never compacted: with Kafka's segments of a week, a newcomer reads a week of changes.
+        configs |= {"segment.ms": str(_COMPACTED_SEGMENT_MS), "min.cleanable.dirty.ratio": "0.1"}
     if replication >= _SAFE_REPLICATION:
         configs["min.insync.replicas"] = "2"
     return configs

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from topics.admin import ExistingTopic, Finding, compare, configs_of
-from topics.catalog import CATALOG, DAY_MS, Topic, spec_of
+from topics.catalog import CATALOG, DAY_MS, Topic, TopicSpec, spec_of
 
 FOR_EVER = "-1"
 
@@ -37,6 +37,15 @@ def test_topics_made_from_the_catalog_need_nothing(replication: int) -> None:
 def test_losing_one_of_three_replicas_stops_nothing() -> None:
     assert configs_of(spec_of(Topic.MEMORY_RESULTS), 3)["min.insync.replicas"] == "2"
     assert "min.insync.replicas" not in configs_of(spec_of(Topic.MEMORY_RESULTS), 1)
+
+
+@pytest.mark.parametrize("spec", CATALOG, ids=lambda spec: spec.topic)
+def test_compacted_topics_are_compacted_within_hours(spec: TopicSpec) -> None:
+    """A recovery of the table reads what compaction left, and the segment that is never compacted."""
+    configs = configs_of(spec, 1)
+
+    assert ("segment.ms" in configs) == (spec.clean_up == "compact")
+    assert int(configs.get("segment.ms", 0)) <= DAY_MS // 24
 
 
 def test_a_missing_topic_is_an_error_with_its_remedy() -> None:
