@@ -5,6 +5,7 @@ import gzip
 import re
 import signal
 import sys
+from codecs import BOM_UTF8
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from time import monotonic
@@ -128,7 +129,9 @@ def test_a_wrong_password_is_told_apart(postgres_dsn: str, command: str) -> None
 def test_good_lines_are_published_and_bad_ones_named(tally: Tally, tmp_path: Path) -> None:
     tally("topics", "create")
     file = tmp_path / "events.jsonl.gz"
-    file.write_bytes(gzip.compress(b"\n".join([RUN[0], b"{oops", b"", RUN[1], event(9, "variables.st", {})])))
+    file.write_bytes(
+        gzip.compress(BOM_UTF8 + b"\n".join([RUN[0], b"{oops", b"", RUN[1], event(9, "variables.st", {})]))
+    )
 
     result = tally("publish", str(file))
 

@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator
 from datetime import datetime
+from enum import StrEnum
 from typing import Annotated, cast
 from uuid import uuid4
 
@@ -30,11 +31,21 @@ At = Annotated[int | None, typer.Option("--at", min=1, metavar="REVISION", help=
 _PAGE = 500
 
 
+class Status(StrEnum):
+    """What a run may be."""
+
+    OPEN = "open"
+    RUNNING = "running"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
 @execution.command("list")
 def list_command(
     *,
     tenant: Tenant = DEFAULT_TENANT,
-    status: Annotated[str | None, typer.Option(help="open, running, completed, failed or cancelled.")] = None,
+    status: Annotated[Status | None, typer.Option(help="Only runs that are so.")] = None,
     workflow: Annotated[str | None, typer.Option(help="Only runs of this workflow.")] = None,
     limit: Limit = 50,
     json: Json = False,

@@ -3,6 +3,7 @@
 import gzip
 import os
 import sys
+from codecs import BOM_UTF8
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -94,7 +95,8 @@ async def publish_lines(settings: Settings, lines: Iterable[bytes], *, by_type: 
     try:
         batch: list[Record] = []
         for number, line in enumerate(lines, start=1):
-            stripped = line.strip()
+            # Editors of some systems begin a file with a byte order mark, which is no JSON.
+            stripped = line.removeprefix(BOM_UTF8).strip()
             if not stripped:
                 continue
             try:
