@@ -64,13 +64,18 @@ class RacingClient:
             return self._command(
                 "memory.write", value=self._value(), type="Json", expected_version=seen, on=self.key, **merge
             )
-        return self._command("memory.write", value=self._value(), type="Json", read_version=seen, on=self.key)
+        if choice < 0.93:
+            return self._command("memory.write", value=self._value(), type="Json", read_version=seen, on=self.key)
+        patch: JsonObject = {self.name: self.count, **({"by": self.name} if random.random() < 0.5 else {})}
+        return self._command(
+            "memory.update", operation="merge_patch", value=patch, type="Json", read_version=seen, on=self.key
+        )
 
     def take(self, outcome: Event) -> None:
         """Learn from an outcome what version there is."""
         data = outcome.data
         match outcome.type:
-            case "memory.found" | "memory.written":
+            case "memory.found" | "memory.written" | "memory.updated":
                 self.seen[self.key] = int(str(data["version"]))
             case "memory.missing" | "memory.forgotten":
                 self.seen[self.key] = 0
@@ -223,6 +228,9 @@ def _memory(script: Script, name: str) -> None:
         operation="increment",
         by=1,
     )
+    if random.random() < 0.3:
+        patch: JsonObject = {"by": script.execution_id, "note": {name: "{{input.amount}}"}}
+        script.say("memory.update", node_id=f"{name}-patch", operation="merge_patch", value=patch, **item)
     if random.random() < 0.1:
         script.say("memory.forget", node_id=f"{name}-forget", **address_of(key))
     if random.random() < 0.3:

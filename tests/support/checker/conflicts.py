@@ -6,7 +6,7 @@ from schemas.exact_json import JsonObject, JsonValue, canonical, loads
 from tests.support.checker.commands import Answered
 from tests.support.checker.linearizability import NOTHING, UNKNOWN
 from tests.support.checker.verdict import Verdict
-from workers.logic.memory.commands import Write
+from workers.logic.memory.commands import Update, Write
 
 
 def check_no_conflict(verdict: Verdict, each: Answered) -> None:
@@ -29,7 +29,7 @@ def check_conflict(
     as known, `previous` who made the version before. Returns what is known of `replaced` afterwards: a lost update
     proves that there was a value, its absence where one was due that there was none.
     """
-    expected = _race(each, made, replaced, previous)
+    expected = _race(each, made, replaced, previous, values)
     if each.conflict is None:
         if expected == "lost_update":
             if replaced != UNKNOWN:
@@ -47,17 +47,48 @@ def check_conflict(
     return found
 
 
-def _race(each: Answered, made: int, replaced: int, previous: Answered | None) -> str | None:
+def _race(
+    each: Answered, made: int, replaced: int, previous: Answered | None, values: Mapping[int, bytes]
+) -> str | None:
     """Return which conflict event is due: None, or its kind; of an unknown `replaced` the race is assumed."""
     if each.outcome.type == "memory.conflicted" or each.outcome.data.get("merged"):
         return "conditional_write"
     request = each.command.request
-    if not isinstance(request, Write) or request.expected is not None or request.read_version is None:
+    if not isinstance(request, (Write, Update)) or request.expected is not None or request.read_version is None:
         return None
     if replaced == NOTHING or previous is None or not request.read_version < made - 1:
         return None
     mine = _execution(each)
-    return None if mine is not None and mine == _execution(previous) else "lost_update"
+    if mine is not None and mine == _execution(previous):
+        return None
+    if isinstance(request, Update) and not _patched_unseen(each, request, made - 1, values):
+        return None
+    return "lost_update"
+
+
+def _patched_unseen(each: Answered, request: Update, replaced: int, values: Mapping[int, bytes]) -> bool:
+    """Tell whether a merge patch set members that were other ones than its writer knew; believed where unknown."""
+    assert request.read_version is not None
+    told = each.conflict is not None
+    base = {} if request.read_version == 0 else loads(values.get(request.read_version, b"null"))
+    forgotten = told and each.conflict is not None and each.conflict.data["base"] is None
+    if forgotten or base is None or replaced not in values:
+        return told
+    return _differs(request.operand, base, loads(values[replaced]))
+
+
+def _differs(patch: JsonValue, base: JsonValue, current: JsonValue) -> bool:
+    if isinstance(patch, dict) and isinstance(base, dict) and isinstance(current, dict):
+        return any(_member_differs(patch[name], name, base, current) for name in patch)
+    return canonical(base) != canonical(current)
+
+
+def _member_differs(patch: JsonValue, name: str, base: JsonObject, current: JsonObject) -> bool:
+    if isinstance(patch, dict) and name not in base and isinstance(current.get(name), dict):
+        return _differs(patch, {}, current[name])
+    if (name in base) != (name in current):
+        return True
+    return name in base and _differs(patch, base[name], current[name])
 
 
 def _execution(each: Answered) -> JsonValue:

@@ -1,5 +1,7 @@
 """What is reported of a race, and what is none (design 2.4, 4.4, 4.9)."""
 
+import pytest
+
 from tests.support.memory_store import Tables, memory_event
 from workers.logic.memory.timestamps import timestamp
 
@@ -141,14 +143,6 @@ def test_expiry_is_no_race() -> None:
     assert tables.conflict("memory.write", "run-3", type="Integer", value=3, read_version=1) is None
 
 
-def test_atomic_updates_race_with_nobody() -> None:
-    tables = Tables()
-    tables.say("memory.write", "run-1", type="Integer", value=1)
-    tables.say("memory.write", "run-2", type="Integer", value=2)
-
-    assert tables.conflict("memory.update", "run-3", type="Integer", operation="increment", read_version=1) is None
-
-
 def test_writers_without_a_run_are_known_by_their_commands() -> None:
     tables = Tables()
     tables.decide(memory_event("memory.write", "c-1", None, type="Integer", value=1, expected_version=0))
@@ -200,3 +194,101 @@ def test_an_expired_item_was_taken_by_nobody() -> None:
 
     assert conflict is not None
     assert conflict["current"] == {"version": 0, "value": None}
+
+
+def _patched(patch: object, *, base: object, current: object, **said: object) -> dict | None:
+    """What comes of a merge patch whose writer knew `base` at version 1, while `current` was stored since."""
+    tables = Tables()
+    tables.say("memory.write", "run-1", type="Json", value=base)
+    tables.say("memory.write", "run-2", type="Json", value=current)
+    fields = {"type": "Json", "operation": "merge_patch", "value": patch, "read_version": 1, **said}
+    return tables.conflict("memory.update", "run-3", **fields)
+
+
+@pytest.mark.parametrize(
+    ("patch", "base", "current", "paths"),
+    [
+        ({"a": 3}, {"a": 1}, {"a": 2}, ["/a"]),
+        ({"a": 2}, {"a": 1}, {"a": 2}, ["/a"]),
+        ({"a": None}, {"a": 1}, {"a": 2}, ["/a"]),
+        ({"a": 3}, {"a": 1}, {}, ["/a"]),
+        ({"a": 3}, {}, {"a": 2}, ["/a"]),
+        ({"a": {"b": 3}, "c": 3}, {"a": {"b": 1}}, {"a": {"b": 2}, "c": 2}, ["/a/b", "/c"]),
+        ({"a": {"b": 3}}, {}, {"a": {"b": 2}}, ["/a/b"]),
+        ({"a": {"b": 3}}, {"a": 1}, {"a": 2}, ["/a"]),
+        ({"a": {"b": 3}}, {"a": {"c": 1}}, {}, ["/a"]),
+        ({"a": 3}, {"a": 1}, [1], [""]),
+        ([3], {"a": 1}, {"a": 2}, [""]),
+    ],
+)
+def test_a_merge_patch_that_replaces_what_its_writer_had_not_seen_is_a_lost_update(
+    patch: object, base: object, current: object, paths: list[str]
+) -> None:
+    conflict = _patched(patch, base=base, current=current)
+
+    assert conflict is not None
+    assert (conflict["kind"], conflict["resolution"], conflict["mergeable"]) == ("lost_update", "overwritten", False)
+    assert (conflict["expected_version"], conflict["base"]["value"], conflict["current"]["value"]) == (1, base, current)
+    assert conflict["overlapping_paths"] == paths
+    assert conflict["attempted"]["version"] == 3
+    assert conflict["attempted"]["writer"] == {"execution_id": "run-3"}
+
+
+@pytest.mark.parametrize(
+    ("patch", "base", "current"),
+    [
+        ({"b": 3}, {"a": 1}, {"a": 2}),
+        ({"a": {"c": 3}}, {"a": {"b": 1}}, {"a": {"b": 2}}),
+        ({"a": {"c": 3}}, {}, {"a": {"b": 2}}),
+        ({"a": {"c": 3}}, {"a": 1}, {"a": 1, "b": 2}),
+        ({}, {"a": 1}, {"a": 2}),
+    ],
+)
+def test_a_merge_patch_beside_what_others_made_loses_nothing(patch: object, base: object, current: object) -> None:
+    assert _patched(patch, base=base, current=current) is None
+
+
+def test_a_merge_patch_whose_writer_saw_nothing_loses_only_what_it_sets() -> None:
+    assert _patched({"b": 3}, base={}, current={"a": 2}, read_version=0) is None
+    conflict = _patched({"a": 3}, base={}, current={"a": 2}, read_version=0)
+    assert conflict is not None
+    assert (conflict["base"]["version"], conflict["overlapping_paths"]) == (0, ["/a"])
+
+
+def test_a_merge_patch_from_a_base_that_is_gone_is_reported() -> None:
+    tables = Tables()
+    tables.say("memory.write", "run-1", type="Json", value={"a": 1}, ttl=1, ttl_unit="seconds")
+    tables.later(seconds=2)
+    tables.say("memory.write", "run-2", type="Json", value={"a": 1})
+
+    conflict = tables.conflict(
+        "memory.update", "run-3", type="Json", operation="merge_patch", value={"b": 1}, read_version=1
+    )
+
+    assert conflict is not None
+    assert (conflict["base"], conflict["overlapping_paths"], conflict["mergeable"]) == (None, [], False)
+
+
+def test_a_merge_patch_that_knows_the_newest_version_races_with_nobody() -> None:
+    assert _patched({"a": 3}, base={"a": 1}, current={"a": 2}, read_version=2) is None
+    assert _patched({"a": 3}, base={"a": 1}, current={"a": 2}, expected_version=2) is None
+    assert _patched({"a": 3}, base={"a": 1}, current={"a": 2}, read_version=None) is None
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"operation": "increment", "by": 1, "type": "Integer"},
+        {"operation": "max", "value": 9, "type": "Integer"},
+        {"operation": "min", "value": 0, "type": "Integer"},
+        {"operation": "append", "value": 9, "type": "Integer[]"},
+        {"operation": "union", "value": [9], "type": "Integer[]"},
+    ],
+)
+def test_updates_that_are_made_of_what_is_stored_race_with_nobody(fields: dict) -> None:
+    tables = Tables()
+    for run, number in (("run-1", 1), ("run-2", 2)):
+        value = [number] if "[]" in fields["type"] else number
+        tables.say("memory.write", run, type=fields["type"], value=value)
+
+    assert tables.conflict("memory.update", "run-3", **fields, read_version=1) is None

@@ -74,6 +74,8 @@ class Update(NamedTuple):
     max_items: int | None
     retention: Retention
     expected: int | None
+    #: Of a merge patch alone: the others are made of what is stored now, so they replace nothing unseen.
+    read_version: int | None
 
 
 class AddMessage(NamedTuple):
@@ -314,7 +316,8 @@ def _update(data: MemoryUpdateCommand, rules: Rules) -> Update:
         operand = data.value
     if data.max_items is not None and data.operation != "append":
         raise Rejection("operation_invalid", f"max_items belongs to append, not to {data.operation}")
-    return Update(data.operation, data.type, operand, data.max_items, retention, _expected(data))
+    seen = data.read_version if data.operation == "merge_patch" else None
+    return Update(data.operation, data.type, operand, data.max_items, retention, _expected(data), seen)
 
 
 def measured(value: JsonValue, limits: Limits) -> bytes:

@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import NamedTuple, assert_never, cast
 
 from schemas.errors import Rejection
-from schemas.exact_json import JsonObject, JsonValue, Raw, loads
+from schemas.exact_json import JsonObject, JsonValue, Raw
 from workers.logic.memory.commands import (
     AddMessage,
     Broken,
@@ -37,6 +37,7 @@ from workers.logic.memory.conversations import (
 )
 from workers.logic.memory.diff import NOTHING, MaybeValue
 from workers.logic.memory.items import Item, Version, gone, is_live, live_version
+from workers.logic.memory.lost_updates import overlap_of, seen_before_a_loss
 from workers.logic.memory.merge import Merge
 from workers.logic.memory.retention import Retention, expiry
 from workers.logic.memory.timestamps import timestamp
@@ -125,39 +126,18 @@ def _write(command: Command, request: Write, situation: Situation) -> Decision:
         return _conflicting_write(command, request, request.expected, situation)
     new, version = _written(command, request.body, request.type, request.retention, situation)
     conflict = None
-    if request.expected is None and _loses_an_update(command, request, current, item):
-        assert request.read_version is not None, "what the writer saw makes it a lost update"
-        race = Race(
-            situation.base(request.read_version),
-            current_side(item, now),
-            Side(request.value, request.body, new.version, command.writer, now),
-        )
-        conflict = _conflict(
-            command,
-            race,
-            situation,
-            merged=race.merge(),
-            kind="lost_update",
-            expected=request.read_version,
-            resolution="overwritten",
-        )
+    seen = seen_before_a_loss(command, request, current, item)
+    if seen is not None:
+        attempted = Side(request.value, request.body, new.version, command.writer, now)
+        race = Race(situation.base(seen), current_side(item, now), attempted)
+        conflict = _lost_update(command, race, race.merge(), seen, situation)
     return Decision(command, "memory.written", _written_outcome(command, new), new, version, conflict)
 
 
-def _loses_an_update(command: Command, request: Write, current: int, item: Item) -> bool:
-    """Tell whether the write replaces a version that its writer had not seen, having seen an older one (design 4.9).
-
-    What the same execution wrote itself, it has seen. Expiry is no race: then nothing is replaced.
-    """
-    if request.read_version is None or not request.read_version < current:
-        return False
-    execution = _execution_of(command.writer)
-    return execution is None or execution != _execution_of(item.writer)
-
-
-def _execution_of(writer: bytes | None) -> JsonValue:
-    named = None if writer is None else loads(writer)
-    return named.get("execution_id") if isinstance(named, dict) else None
+def _lost_update(command: Command, race: Race, merged: Merge | None, seen: int, situation: Situation) -> JsonObject:
+    return _conflict(
+        command, race, situation, merged=merged, kind="lost_update", expected=seen, resolution="overwritten"
+    )
 
 
 def _conflicting_write(command: Command, request: Write, expected: int, situation: Situation) -> Decision:
@@ -339,7 +319,21 @@ def _update(command: Command, request: Update, situation: Situation) -> Decision
         "value": Raw(body),
         "expires_at": timestamp(new.expires_at),
     }
-    return Decision(command, "memory.updated", _outcome(command, cast("JsonObject", data)), new, version)
+    conflict = None
+    seen = seen_before_a_loss(command, request, live_version(item, now), item)
+    if seen is not None:
+        attempted = Side(value, body, new.version, command.writer, now)
+        race = Race(situation.base(seen), current_side(item, now), attempted)
+        conflict = _lost_patch(command, race, request, seen, situation)
+    return Decision(command, "memory.updated", _outcome(command, cast("JsonObject", data)), new, version, conflict)
+
+
+def _lost_patch(command: Command, race: Race, request: Update, seen: int, situation: Situation) -> JsonObject | None:
+    """Report a merge patch that replaced what others had made; without a base that is assumed: no race goes unseen."""
+    overlap = None if race.base is None else overlap_of(request.operand, race)
+    if race.base is not None and overlap is None:
+        return None
+    return _lost_update(command, race, overlap, seen, situation)
 
 
 def _add_message(command: Command, request: AddMessage, situation: Situation) -> Decision:

@@ -78,9 +78,9 @@ def needed_bases(commands: Iterable[Command], items: Mapping[str, Item]) -> list
 
 def _base_of(command: Command) -> int | None:
     request = command.request
-    if isinstance(request, Write):
+    if isinstance(request, (Write, Update)):
         return request.expected if request.expected is not None else request.read_version
-    if isinstance(request, (Forget, Update)):
+    if isinstance(request, Forget):
         return request.expected
     return None
 
