@@ -29,7 +29,9 @@ _BEFORE_VALUE = (b'":', b",")
 _LONGEST_BEFORE = _SAFE_DIGITS + 1 + max(map(len, _BEFORE_VALUE))
 #: After so many of them in vain, the slower parser costs less than to look on.
 _LOOK_ALIKES = 1000
-_MINUS_ZERO = re.compile(rb"[:,\[\s]-0|^-0")
+_MINUS_ZERO = b"-0"
+#: What such a value follows, white space left out.
+_MINUS_ZERO_VALUES = (b":-0", b",-0", b"[-0")
 #: Brackets needed before the depth is worth counting.
 MAX_NESTING = 64
 
@@ -118,7 +120,7 @@ def _needs_exact(data: bytes) -> bool:
     """
     # The comma stands for the start: a number may be all there is.
     shapes = b",%b" % data.translate(_SHAPES, _WHITE_SPACE)
-    if _WIDE in shapes or (b"-0" in data and _MINUS_ZERO.search(data) is not None):
+    if _WIDE in shapes or (_MINUS_ZERO in data and _holds_minus_zero(data)):
         return True
     place = shapes.find(_FRACTION_OR_EXPONENT)
     for _ in range(_LOOK_ALIKES):
@@ -131,6 +133,12 @@ def _needs_exact(data: bytes) -> bool:
             return True
         place = shapes.find(_FRACTION_OR_EXPONENT, place + 2)
     return True
+
+
+def _holds_minus_zero(data: bytes) -> bool:
+    """Tell whether a value may begin with -0; every fourth id of the usual form holds these characters too."""
+    squeezed = data.translate(None, _WHITE_SPACE)
+    return squeezed.startswith(_MINUS_ZERO) or any(value in squeezed for value in _MINUS_ZERO_VALUES)
 
 
 def is_deeper(data: bytes, levels: int) -> bool:

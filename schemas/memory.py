@@ -16,7 +16,7 @@ TtlUnit = Literal["seconds", "minutes", "hours", "days"]
 Operation = Literal["increment", "append", "union", "max", "min", "merge_patch"]
 WorkflowGlobal = Literal["workflow-global"]
 CommandSubject = Annotated[
-    WorkflowGlobal | SubjectRef,
+    SubjectRef | WorkflowGlobal,
     Field(union_mode="left_to_right"),
     Expected('{kind, id} (both texts) or "workflow-global"; a kind alone only means something in an execution'),
 ]

@@ -29,6 +29,9 @@ class Topic(StrEnum):
     DEAD_LETTERS = "dead-letters"
     EXECUTIONS_TABLE = "variables-executions-changelog"
 
+    # Enum's own is written in Python, and topics are looked up for each record.
+    __hash__ = str.__hash__
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicSpec:

@@ -12,14 +12,11 @@ from schemas.errors import DependencyDown
 from topics.catalog import Topic
 from topics.connection import KafkaConnection
 from topics.keys import partition_of
-from topics.records import Record
+from topics.records import Headers, Record
 
 _ACK_TIMEOUT_S = 60.0
 #: One packed batch: large enough to be cheap, small enough that every broker takes it.
 _BATCH_BYTES = 512 * 1024
-_MAX_REQUEST_BYTES = 5 * 1024 * 1024
-#: Batch header, record framing and varints around one record.
-_FRAMING_BYTES = 1024
 
 
 class Publisher:
@@ -31,7 +28,6 @@ class Publisher:
             **connection.client_options(client_id),
             acks="all",
             max_batch_size=_BATCH_BYTES,
-            max_request_size=_MAX_REQUEST_BYTES,
             request_timeout_ms=30_000,
         )
         self._partition_counts: dict[Topic, int] = {}
@@ -82,54 +78,39 @@ class Publisher:
         return offsets
 
     async def _lanes(self, records: Iterable[Record]) -> Mapping[tuple[str, int], list[Record]]:
-        lanes: defaultdict[tuple[str, int], list[Record]] = defaultdict(list)
+        lanes: defaultdict[tuple[Topic, int], list[Record]] = defaultdict(list)
         for record in records:
-            count = self._partition_counts.get(record.topic) or await self.partitions(record.topic)
-            partition = record.partition
+            topic, key, _, _, partition = record
             if partition is None:
-                partition = partition_of(record.key or b"", count)
-            lanes[self._connection.wire_name(record.topic), partition].append(record)
-        return lanes
+                count = self._partition_counts.get(topic) or await self.partitions(topic)
+                partition = partition_of(key or b"", count)
+            lanes[topic, partition].append(record)
+        return {(self._connection.wire_name(topic), partition): lane for (topic, partition), lane in lanes.items()}
 
     async def _send_lane(self, topic: str, partition: int, lane: list[Record]) -> int:
         """Send one partition's records in order, each packed batch after the one before; return the last offset."""
         acknowledgements: list[asyncio.Future[Any]] = []
-        last_batch = 0
         batch = self._producer.create_batch()
+        named: list[tuple[str, bytes]] = []
+        given: Headers = named
         for record in lane:
-            if _size(record) > _BATCH_BYTES:
-                if batch.record_count():
-                    acknowledgements.append(await self._send_batch(batch, topic, partition))
-                    batch = self._producer.create_batch()
-                acknowledgements.append(
-                    await self._producer.send(topic, record.value, record.key, partition, headers=list(record.headers))
-                )
-                continue
-            if _append(batch, record) is None:
+            _, key, value, headers, _ = record
+            if headers is not given:
+                # The producer takes lists only; most records share theirs.
+                named, given = list(headers), headers
+            if batch.append(key=key, value=value, timestamp=None, headers=named) is None:
                 acknowledgements.append(await self._send_batch(batch, topic, partition))
                 batch = self._producer.create_batch()
-                assert _append(batch, record) is not None, "an empty batch takes a record that is smaller than it"
-        if batch.record_count():
-            last_batch = batch.record_count() - 1
-            acknowledgements.append(await self._send_batch(batch, topic, partition))
+                appended = batch.append(key=key, value=value, timestamp=None, headers=named)
+                assert appended is not None, "an empty batch takes a record of any size"
+        last: int = batch.record_count() - 1
+        acknowledgements.append(await self._send_batch(batch, topic, partition))
         # A batch is acknowledged with the offset of its first record.
         acknowledged = await asyncio.gather(*acknowledgements)
-        offset: int = acknowledged[-1].offset
-        return offset + last_batch
+        first: int = acknowledged[-1].offset
+        return first + last
 
     async def _send_batch(self, batch: Any, topic: str, partition: int) -> "asyncio.Future[Any]":
         batch.close()
         sent: asyncio.Future[Any] = await self._producer.send_batch(batch, topic, partition=partition)
         return sent
-
-
-def _size(record: Record) -> int:
-    headers = sum(len(name) + len(value or b"") + _FRAMING_BYTES for name, value in record.headers)
-    return len(record.key or b"") + len(record.value or b"") + headers + _FRAMING_BYTES
-
-
-def _append(batch: Any, record: Record) -> object | None:
-    appended: object | None = batch.append(
-        key=record.key, value=record.value, timestamp=None, headers=list(record.headers)
-    )
-    return appended

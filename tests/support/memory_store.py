@@ -14,7 +14,7 @@ from workers.logic.memory.conversions import BUILT_IN
 from workers.logic.memory.decide import Decision
 from workers.logic.memory.events import conflict_event, outcome_event
 from workers.logic.memory.items import Item, Version, is_live
-from workers.logic.memory.plan import Plan, Stored, needed_bases, needed_listings, plan
+from workers.logic.memory.plan import Plan, Stored, entry_of, needed_bases, needed_listings, plan
 from workers.logic.memory.types import TypeRegistry
 
 START = datetime(2026, 11, 30, 12, tzinfo=UTC)
@@ -64,7 +64,7 @@ class Tables:
         stored = Stored(items, dict(self.known), bases, listings)
         planned = plan(commands, stored, now=self.now, rules=self.rules)
         self.items.update(planned.items)
-        self.versions.update({(version.address, version.version): version for version in planned.versions})
+        self.versions.update({(version.address, version.version): version for version in new_versions(planned)})
         for address, erased in planned.erased.items():
             self.versions = {
                 key: version for key, version in self.versions.items() if key[0] != address or key[1] > erased
@@ -101,6 +101,11 @@ class Tables:
 
     def later(self, **units: int) -> None:
         self.now += timedelta(**units)
+
+
+def new_versions(planned: Plan) -> list[Version]:
+    """Every entry that a batch adds to the history, in no order."""
+    return [*planned.replaced, *(entry_of(item) for item in planned.items.values() if item.value is not None)]
 
 
 def as_read(decision: Decision) -> tuple[str, JsonObject]:

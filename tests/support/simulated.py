@@ -13,6 +13,7 @@ from uuid import UUID
 from schemas.envelope import Event
 from schemas.limits import DEFAULT_LIMITS
 from tests.support.history import HeadRow, History, ItemRow, OutcomeRow, RevisionRow, VersionRow
+from tests.support.memory_store import new_versions
 from tests.support.workload import RacingClient, run_script
 from topics.catalog import CATALOG, Topic
 from topics.codec import STRUCTURED_HEADERS, decode, encode
@@ -169,7 +170,7 @@ class Simulated:
         planned = plan((command for _, command in taken.arrivals), stored, now=self.now, rules=_RULES)
         composed = memory_batch.compose(taken.arrivals, planned, stored, KnownCommands(self.now, self.outcomes))
         self.items.update(planned.items)
-        for version in planned.versions:
+        for version in new_versions(planned):
             self.history.versions.append(
                 VersionRow(version.address, version.version, version.value, version.command_key)
             )

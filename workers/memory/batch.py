@@ -172,7 +172,7 @@ class MemoryBatches:
         positions: Mapping[int, int],
     ) -> None:
         if composed.outcomes:
-            await store.write_batch(connection, planned.items, planned.versions, composed.outcomes, now)
+            await store.write_batch(connection, planned.items, planned.replaced, composed.outcomes, now)
         if planned.erased:
             await store.note_erasures(connection, planned.erased)
         await store.move_positions(connection, self._group, positions)

@@ -26,7 +26,6 @@ class Intake:
 
     arrivals: list[tuple[ReceivedRecord, Command]] = field(default_factory=list)
     letters: list[Letter] = field(default_factory=list)
-    first_offsets: dict[int, int] = field(default_factory=dict)
     positions: dict[int, int] = field(default_factory=dict)
     records: int = 0
 
@@ -36,7 +35,6 @@ def take_in(records: Iterable[ReceivedRecord], rules: Rules, intake: Intake | No
     intake = Intake() if intake is None else intake
     for record in records:
         intake.records += 1
-        intake.first_offsets.setdefault(record.partition, record.offset)
         intake.positions[record.partition] = record.offset + 1
         try:
             command = understand(decode(record.value, record.headers), rules)

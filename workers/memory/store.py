@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import starmap
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from uuid import UUID
 
 import asyncpg
@@ -100,52 +100,46 @@ async def read_bases(connection: Connection, wanted: Sequence[tuple[str, int]]) 
 async def write_batch(
     connection: Connection,
     items: Mapping[str, Item],
-    versions: Iterable[Version],
+    replaced: Iterable[Version],
     outcomes: Sequence[StoredOutcome],
     now: datetime,
 ) -> None:
     """Write a batch. Every row must find its place: another count is a bug, and nothing of the batch stays."""
-    rows = [
-        (
-            i.address,
-            i.version,
-            i.sequence,
-            i.previous_version,
-            i.erased_version,
-            i.type,
-            i.value,
-            i.writer,
-            None if i.changed_by is None else i.changed_by.bytes,
-            i.expires_at,
-            i.traceparent,
-        )
-        for i in items.values()
-    ]  # fmt: skip - one line as the columns stand in the statement
-    replaced = [
-        (v.address, v.version, v.type, v.value, v.writer, v.expires_at, v.command_key.bytes)
-        for v in versions
-        if not _is_newest(v, items)
-    ]
-    answers = [(o.command_key.bytes, *o[1:]) for o in outcomes]
+    versions = list(replaced)
     counts = await connection.fetchrow(
         _QUERIES["write_batch"],
         now,
-        *_columns(rows, 11),
+        *_changed_columns(items.values()),
         RECORD_TYPE,
-        *_columns(replaced, 7),
-        *_columns(answers, len(StoredOutcome._fields)),
+        *_replaced_columns(versions),
+        *_answer_columns(outcomes),
     )
     assert counts is not None, "the statement selects one row"
-    remembered = len(replaced) + sum(1 for item in items.values() if item.value is not None)
-    expected = (len(rows), remembered, len(answers))
+    remembered = len(versions) + sum(1 for item in items.values() if item.value is not None)
+    expected = (len(items), remembered, len(outcomes))
     if tuple(counts) != expected:
         raise RuntimeError(f"a batch of {expected} items, versions and outcomes wrote {tuple(counts)}")
 
 
-def _is_newest(version: Version, items: Mapping[str, Item]) -> bool:
-    """Tell whether a version is the one in the item's own row: the statement remembers it from there."""
-    item = items[version.address]
-    return item.version == version.version and item.value is not None
+def _changed_columns(items: Iterable[Item]) -> list[Sequence[object]]:
+    """Return what the statement takes of items; it knows what changed them, and when."""
+    *columns, _, _, changed_by, expires_at, traceparent = _columns(items, len(Item._fields))
+    return [*columns, _bytes_of(changed_by), expires_at, traceparent]
+
+
+def _replaced_columns(versions: Iterable[Version]) -> list[Sequence[object]]:
+    *columns, _, expires_at, command_key = _columns(versions, len(Version._fields))
+    return [*columns, expires_at, _bytes_of(command_key)]
+
+
+def _answer_columns(outcomes: Iterable[StoredOutcome]) -> list[Sequence[object]]:
+    command_key, *columns = _columns(outcomes, len(StoredOutcome._fields))
+    return [_bytes_of(command_key), *columns]
+
+
+def _bytes_of(keys: Sequence[Any]) -> list[bytes]:
+    """Return keys as bytes, which are cheaper to pass than uuids."""
+    return [key.bytes for key in keys]
 
 
 async def note_erasures(connection: Connection, erased: Mapping[str, int]) -> None:
@@ -197,9 +191,9 @@ def _by_address(rows: Sequence[asyncpg.Record]) -> dict[str, Item]:
     return {item.address: item for item in starmap(Item, rows)}
 
 
-def _columns(rows: Sequence[tuple[object, ...]], width: int) -> list[Sequence[object]]:
+def _columns(rows: Iterable[tuple[object, ...]], width: int) -> list[Sequence[object]]:
     """Turn rows into the arrays that `unnest` takes."""
-    return [list(column) for column in zip(*rows, strict=True)] if rows else [[] for _ in range(width)]
+    return [*zip(*rows, strict=True)] or [()] * width
 
 
 def _count(status: str) -> int:

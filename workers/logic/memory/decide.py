@@ -4,7 +4,7 @@ Nothing here asks for the time, ids or stored state: all of it is passed in, so 
 in a worker, in a simulation, and in a test.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from datetime import datetime
 from typing import NamedTuple, assert_never, cast
 
@@ -46,13 +46,12 @@ from workers.logic.memory.updates import updated
 
 
 class Decision(NamedTuple):
-    """What one command comes to. `item` is the state afterwards where it changed, `version` its new history entry."""
+    """What one command comes to. `item` is the state afterwards where it changed."""
 
     command: Command
     outcome_type: str
     outcome: JsonObject
     item: Item | None = None
-    version: Version | None = None
     conflict: JsonObject | None = None
 
 
@@ -62,12 +61,13 @@ class Situation(NamedTuple):
     item: Item
     now: datetime
     rules: Rules
-    history: Mapping[tuple[str, int], Version]
+    #: (address, version) -> entry of the history, None when it no longer has it.
+    history: Callable[[tuple[str, int]], Version | None]
     listing: Callable[[str], Listing]
 
     def base(self, expected: int) -> Side | None:
         """Return the version that a writer started from, None when the history no longer has it."""
-        version = self.history.get((self.item.address, expected)) if expected > self.item.erased_version else None
+        version = self.history((self.item.address, expected)) if expected > self.item.erased_version else None
         return base_side(expected, version, self.now)
 
 
@@ -109,8 +109,10 @@ def rejected(command: Command, code: str, message: str) -> Decision:
 
 
 def _outcome(command: Command, data: JsonObject) -> JsonObject:
-    named: JsonObject = {"command_id": command.event.id, "command_source": command.event.source}
-    return {**named, "address": command.address, **data} if command.address is not None else {**named, **data}
+    event = command.event
+    if command.address is None:
+        return {"command_id": event.id, "command_source": event.source, **data}
+    return {"command_id": event.id, "command_source": event.source, "address": command.address, **data}
 
 
 def _refuse_record(item: Item, now: datetime) -> None:
@@ -124,14 +126,14 @@ def _write(command: Command, request: Write, situation: Situation) -> Decision:
     current = live_version(item, now)
     if request.expected is not None and request.expected != current:
         return _conflicting_write(command, request, request.expected, situation)
-    new, version = _written(command, request.body, request.type, request.retention, situation)
+    new = _written(command, request.body, request.type, request.retention, situation)
     conflict = None
     seen = seen_before_a_loss(command, request, current, item)
     if seen is not None:
         attempted = Side(request.value, request.body, new.version, command.writer, now)
         race = Race(situation.base(seen), current_side(item, now), attempted)
         conflict = _lost_update(command, race, race.merge(), seen, situation)
-    return Decision(command, "memory.written", _written_outcome(command, new), new, version, conflict)
+    return Decision(command, "memory.written", _written_outcome(command, new), new, conflict)
 
 
 def _lost_update(command: Command, race: Race, merged: Merge | None, seen: int, situation: Situation) -> JsonObject:
@@ -149,7 +151,7 @@ def _conflicting_write(command: Command, request: Write, expected: int, situatio
         value = cast("JsonValue", merged.value)
         situation.rules.types.check(value, request.type)
         body = measured(value, situation.rules.limits)
-        new, version = _written(command, body, request.type, request.retention, situation)
+        new = _written(command, body, request.type, request.retention, situation)
         outcome = {**_written_outcome(command, new), "merged": True}
         conflict = _conflict(
             command,
@@ -160,7 +162,7 @@ def _conflicting_write(command: Command, request: Write, expected: int, situatio
             expected=expected,
             resolution="merged",
         )
-        return Decision(command, "memory.written", outcome, new, version, conflict)
+        return Decision(command, "memory.written", outcome, new, conflict)
     return _refused(command, race, merged, expected, situation)
 
 
@@ -207,22 +209,20 @@ def _written(
     type_name: str,
     retention: Retention,
     situation: Situation,
-) -> tuple[Item, Version]:
-    """Return the item with a new value, and the entry of its history. The version count goes on, whatever was."""
+) -> Item:
+    """Return the item with a new value. The version count goes on, whatever was."""
     item, now = situation.item, situation.now
-    is_record = type_name == RECORD_TYPE
     limits = situation.rules.limits
     current = live_version(item, now)
     expires_at = expiry(
         retention,
         now=now,
         kept=item.expires_at if current else None,
-        default_seconds=limits.max_ttl_seconds if is_record else limits.default_ttl_seconds,
+        default_seconds=limits.max_ttl_seconds if type_name == RECORD_TYPE else limits.default_ttl_seconds,
     )
-    number = item.version + 1
-    new = Item(
+    return Item(
         item.address,
-        number,
+        item.version + 1,
         item.sequence + 1,
         current,
         item.erased_version,
@@ -235,9 +235,6 @@ def _written(
         expires_at,
         command.event.traceparent,
     )
-    value = None if is_record else body
-    version = Version(item.address, number, type_name, value, command.writer, now, expires_at, command.key)
-    return new, version
 
 
 def _written_outcome(command: Command, item: Item) -> JsonObject:
@@ -312,7 +309,7 @@ def _update(command: Command, request: Update, situation: Situation) -> Decision
         attempted = Side(value, body, None, command.writer, now)
         race = Race(situation.base(request.expected), current_side(item, now), attempted)
         return _refused(command, race, race.merge(), request.expected, situation)
-    new, version = _written(command, body, request.type, request.retention, situation)
+    new = _written(command, body, request.type, request.retention, situation)
     assert new.expires_at is not None, "every value expires"
     data: dict[str, object] = {
         "version": new.version,
@@ -325,7 +322,7 @@ def _update(command: Command, request: Update, situation: Situation) -> Decision
         attempted = Side(value, body, new.version, command.writer, now)
         race = Race(situation.base(seen), current_side(item, now), attempted)
         conflict = _lost_patch(command, race, request, seen, situation)
-    return Decision(command, "memory.updated", _outcome(command, cast("JsonObject", data)), new, version, conflict)
+    return Decision(command, "memory.updated", _outcome(command, cast("JsonObject", data)), new, conflict)
 
 
 def _lost_patch(command: Command, race: Race, request: Update, seen: int, situation: Situation) -> JsonObject | None:
@@ -340,9 +337,9 @@ def _add_message(command: Command, request: AddMessage, situation: Situation) ->
     now = situation.now
     record = conversation_at(situation.item, now) or Conversation(timestamp(now))
     record = record.with_message(request.message)
-    new, version = _written(command, record.body(), RECORD_TYPE, None, situation)
+    new = _written(command, record.body(), RECORD_TYPE, None, situation)
     data = added(record, situation.rules.limits.conversation_outcome_bytes)
-    return Decision(command, "conversation.added", _outcome(command, data), new, version)
+    return Decision(command, "conversation.added", _outcome(command, data), new)
 
 
 def _get_messages(command: Command, request: GetMessages, situation: Situation) -> Decision:

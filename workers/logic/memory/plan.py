@@ -10,7 +10,7 @@ from enum import Enum
 from uuid import UUID
 
 from workers.logic.memory.commands import Command, Forget, ListRecords, Rules, Update, Write
-from workers.logic.memory.conversations import Listing, overlaid
+from workers.logic.memory.conversations import RECORD_TYPE, Listing, overlaid
 from workers.logic.memory.decide import Decision, Situation, decide
 from workers.logic.memory.items import Item, Version
 
@@ -49,8 +49,9 @@ class Plan:
     answers: Sequence[Answer]
     #: The items that changed, as they are after the batch.
     items: Mapping[str, Item]
-    #: The new entries of the history, without those that the batch erased again.
-    versions: Sequence[Version]
+    #: The entries of the history that the batch wrote and replaced again, without those that it erased. What it
+    #: wrote last of each item is in `items`.
+    replaced: Sequence[Version]
     #: Address -> the version up to which its history is to be erased.
     erased: Mapping[str, int]
 
@@ -94,7 +95,7 @@ def plan(commands: Iterable[Command], stored: Stored, *, now: datetime, rules: R
     """Decide a batch, in order. `now` is the database's clock, read under the items' locks."""
     folding = _Folding(stored, now, rules)
     answers = [folding.answer(command) for command in commands]
-    return Plan(answers, folding.changed, folding.kept_versions(), folding.erased)
+    return Plan(answers, folding.changed, folding.replaced(), folding.erased)
 
 
 class _Folding:
@@ -105,8 +106,9 @@ class _Folding:
         self._now = now
         self._rules = rules
         self._digests: dict[UUID, bytes] = {}
-        self._history = dict(stored.bases)
-        self._versions: list[Version] = []
+        #: (address, version) -> what a write of this batch replaced: later commands may have started from it.
+        self._past: dict[tuple[str, int], Item] = {}
+        self._replaced: list[Item] = []
         self.changed: dict[str, Item] = {}
         self.erased: dict[str, int] = {}
 
@@ -120,9 +122,9 @@ class _Folding:
             return Seen.IN_BATCH if known == command.digest else Seen.REUSED
         self._digests[key] = command.digest
         item = self._item(command.address)
-        decision = decide(command, Situation(item, self._now, self._rules, self._history, self._listing))
+        decision = decide(command, Situation(item, self._now, self._rules, self._version, self._listing))
         if decision.item is not None:
-            self._apply(item, decision)
+            self._apply(item, decision.item)
         return decision
 
     def _item(self, address: str | None) -> Item:
@@ -130,33 +132,35 @@ class _Folding:
             return Item("")
         return self.changed.get(address) or self._stored.items.get(address) or Item(address)
 
-    def _apply(self, before: Item, decision: Decision) -> None:
-        assert decision.item is not None
-        item = decision.item
-        if before.value is not None and before.address not in self.changed:
-            self._remember(before)
-        self.changed[item.address] = item
-        if decision.version is None:
-            self.erased[item.address] = item.erased_version
-        else:
-            self._versions.append(decision.version)
-            self._history[item.address, item.version] = decision.version
+    def _apply(self, before: Item, item: Item) -> None:
+        address = item.address
+        if before.value is not None:
+            self._past[address, before.version] = before
+            if address in self.changed:
+                self._replaced.append(before)
+        self.changed[address] = item
+        if item.value is None:
+            self.erased[address] = item.erased_version
 
-    def _remember(self, row: Item) -> None:
-        """Keep the row's own version at hand: the batch replaces it, and later commands may have started from it."""
-        assert row.type is not None
-        assert row.changed_at is not None
-        assert row.expires_at is not None
-        assert row.changed_by is not None
-        self._history[row.address, row.version] = Version(
-            row.address, row.version, row.type, row.value, row.writer, row.changed_at, row.expires_at, row.changed_by
-        )
+    def _version(self, place: tuple[str, int]) -> Version | None:
+        item = self._past.get(place)
+        return self._stored.bases.get(place) if item is None else entry_of(item)
 
     def _listing(self, prefix: str) -> Listing:
         listing = self._stored.listings.get(prefix, Listing())
         return overlaid(listing, prefix, self._stored.items, self.changed.values(), self._now)
 
-    def kept_versions(self) -> list[Version]:
-        if not self.erased:
-            return self._versions
-        return [entry for entry in self._versions if entry.version > self.erased.get(entry.address, 0)]
+    def replaced(self) -> list[Version]:
+        return [entry_of(item) for item in self._replaced if item.version > self.erased.get(item.address, 0)]
+
+
+def entry_of(item: Item) -> Version:
+    """Return the entry that a value has in the history of its item."""
+    assert item.type is not None
+    assert item.changed_at is not None
+    assert item.expires_at is not None
+    assert item.changed_by is not None
+    value = None if item.type == RECORD_TYPE else item.value
+    return Version(
+        item.address, item.version, item.type, value, item.writer, item.changed_at, item.expires_at, item.changed_by
+    )

@@ -84,13 +84,17 @@ def answer(step: Step, request: Request, command_event: Event) -> Event:
     memory = step.context.memory or RealMemory()
     command = understand(command_event, memory.rules)
     item = _item(step, memory, command)
-    situation = Situation(item, step.context.now, memory.rules, {}, _listing(step, memory, command))
+    situation = Situation(item, step.context.now, memory.rules, _no_history, _listing(step, memory, command))
     decision = decide(command, situation)
     if decision.item is not None:
         _keep(step.state, decision.item)
         _capture(step.state, request, decision)
     body = cast("JsonObject", loads(dumps(decision.outcome)))
     return step.caused(decision.outcome_type, "outcome", body, cause=key_of(command_event))
+
+
+def _no_history(_: tuple[str, int]) -> None:
+    """Return nothing: a simulation keeps no past, so its conflicts show no base."""
 
 
 def _item(step: Step, memory: RealMemory, command: Command) -> Item:
