@@ -22,11 +22,11 @@ def memory_acknowledged_before_published() -> None:
 
     finish = MemoryWorker._finish
 
-    async def acknowledge_first(self: Any, consumer: Any, *arguments: Any, positions: Any, **named: Any) -> None:
-        self._finished.update(positions)
+    async def acknowledge_first(self: Any, consumer: Any, batch: Any, committed: Any) -> None:
+        self._finished.update(batch.positions)
         await self._acknowledge(consumer)
         await asyncio.sleep(_GAP_S)
-        await finish(self, consumer, *arguments, positions=positions, **named)
+        await finish(self, consumer, batch, committed)
 
     MemoryWorker._finish = acknowledge_first  # type: ignore[method-assign]
 
@@ -75,7 +75,7 @@ def memory_silent_about_lost_updates() -> None:
     """An unseen version is replaced, nobody is told."""
     from workers.logic.memory import decide
 
-    cast("Any", decide)._loses_an_update = lambda *_: False
+    cast("Any", decide).seen_before_a_loss = lambda *_: None
 
 
 def memory_condition_checked_before_the_lock() -> None:
