@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from datetime import timedelta
+from functools import partial
 from time import monotonic
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
@@ -28,6 +29,7 @@ from workers.runtime.migrations import missing_migrations
 from workers.runtime.plugins import load_types
 from workers.runtime.postgres import BY_KEY, Database
 from workers.runtime.retry import Stopping, retry
+from workers.runtime.rewind import rewind
 from workers.settings import Settings
 
 _HEARTBEATS_PER_SESSION = 3
@@ -46,14 +48,30 @@ async def run(settings: Settings, stop: asyncio.Event) -> None:
     health = Health(WORKER, ("kafka", "postgres"))
     rules = Rules(types=load_types())
     async with AsyncExitStack() as resources:
-        await resources.enter_async_context(serve(health, settings.health_host, settings.health_port))
+        port = await resources.enter_async_context(serve(health, settings.health_host, settings.health_port))
+        batch_logger(WORKER).info("worker starts", action="start", health_port=port)
         try:
             database = await _open_database(resources, settings, health, stop)
             publisher = await _start_publisher(resources, settings, health, stop)
+            restored = partial(
+                rewind,
+                settings.kafka(),
+                publisher,
+                database,
+                worker=WORKER,
+                group=group_of(settings),
+                topics=[Topic.MEMORY_COMMANDS],
+            )
+            await retry(restored, name="kafka", health=health, stop=stop)
             worker = MemoryWorker(settings, database, publisher, rules, health=health, stop=stop)
             await worker.work()
         except Stopping as stopping:
             batch_logger(WORKER).info("stopped while waiting", action="stop", cause=str(stopping))
+
+
+def group_of(settings: Settings) -> str:
+    """Return the consumer group."""
+    return f"{settings.topic_prefix}{WORKER}"
 
 
 async def _open_database(
@@ -113,7 +131,7 @@ class MemoryWorker:
         self._stop = stop
         self._log = batch_logger(WORKER)
         retention = timedelta(days=settings.outcome_retention_days)
-        group = f"{settings.topic_prefix}{WORKER}"
+        group = group_of(settings)
         self._group = group
         self._batches = MemoryBatches(database, rules, group=group, outcome_retention=retention)
         self._publication = Publication(database, publisher, health=health, stop=stop)

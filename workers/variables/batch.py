@@ -182,6 +182,11 @@ class BatchProcessor:
         if strangers:
             await store.open_executions(connection, strangers)
         heads, now = await store.lock_heads(connection, partition_of)
+        # The table may know of executions that a database restored from a backup does not.
+        if forgotten := partition_of.keys() - heads.keys():
+            strangers += forgotten
+            await store.open_executions(connection, forgotten)
+            heads |= (await store.lock_heads(connection, forgotten))[0]
         known = await store.known_events(connection, [arrival.key for arrival in arrivals])
         refused = await store.known_refusals(connection, behind) if behind else {}
         undecided = [arrival for arrival in arrivals if arrival.key not in known]

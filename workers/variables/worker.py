@@ -18,9 +18,10 @@ from workers.runtime.logs import batch_logger
 from workers.runtime.plugins import load_types
 from workers.runtime.postgres import BY_KEY, Database
 from workers.runtime.retry import Stopping, retry
+from workers.runtime.rewind import rewind
 from workers.settings import Settings
 from workers.variables.application import VariablesApp, build_app, group_of, register
-from workers.variables.batch import BatchProcessor
+from workers.variables.batch import INPUTS, BatchProcessor
 from workers.variables.driver import Fetch, FetchConsumer, broker_error
 from workers.variables.retention import delete_finished
 from workers.variables.store import Lane
@@ -63,6 +64,10 @@ async def _work(settings: Settings, stop: asyncio.Event, health: Health, stack: 
 
     publisher = await retry(start_publisher, name="kafka", health=health, stop=stop)
     stack.push_async_callback(publisher.stop)
+
+    group = group_of(settings)
+    restored = partial(rewind, settings.kafka(), publisher, database, worker=WORKER, group=group, topics=INPUTS)
+    await retry(restored, name="kafka", health=health, stop=stop)
 
     async def consume() -> None:
         await _Session(settings, database, publisher, rules, health, stop).run()

@@ -1,0 +1,76 @@
+"""PostgreSQL that is behind Kafka's positions was restored from a backup: what came since is read again.
+
+A position is acknowledged to Kafka after PostgreSQL has committed it, so at any moment PostgreSQL is as far or
+further. Where it is not, going on at Kafka's positions would lose what lies in between.
+"""
+
+from collections.abc import Sequence
+
+from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka.errors import CommitFailedError, IllegalGenerationError, KafkaError, UnknownMemberIdError
+
+from schemas.errors import DependencyDown, TallyError
+from topics.catalog import Topic
+from topics.connection import KafkaConnection
+from topics.publisher import Publisher
+from workers.runtime.logs import batch_logger
+from workers.runtime.positions import applied_positions
+from workers.runtime.postgres import Database
+
+_OTHERS_RUN = (CommitFailedError, IllegalGenerationError, UnknownMemberIdError)
+
+
+class PositionsAhead(TallyError):  # noqa: N818
+    """Kafka is ahead of PostgreSQL, and only an empty group can be set back."""
+
+    code = "positions_ahead"
+    retriable = True
+
+
+async def rewind(
+    connection: KafkaConnection,
+    publisher: Publisher,
+    database: Database,
+    *,
+    worker: str,
+    group: str,
+    topics: Sequence[Topic],
+) -> None:
+    """Set a group back to what PostgreSQL has applied, before this worker joins it; as a rule there is nothing to do.
+
+    Raises `DependencyDown`; `PositionsAhead` while other workers of the group run: all must be stopped.
+    """
+    partitions = {
+        TopicPartition(connection.wire_name(topic), number): (topic, number)
+        for topic in topics
+        for number in range(await publisher.partitions(topic))
+    }
+    # Assigned and not subscribed: it looks on, and does not join.
+    consumer = AIOKafkaConsumer(
+        **connection.client_options(f"tally-{worker}"), group_id=group, enable_auto_commit=False
+    )
+    consumer.assign(list(partitions))
+    try:
+        await consumer.start()
+        acknowledged = {tp: await consumer.committed(tp) or 0 for tp in partitions}
+        # Only now: looked up before, PostgreSQL could be overtaken by workers that run.
+        async with database.session() as session:
+            applied = await applied_positions(session, group)
+        behind = {
+            tp: applied.get(place, 0) for tp, place in partitions.items() if applied.get(place, 0) < acknowledged[tp]
+        }
+        if behind:
+            await consumer.commit(behind)
+            lost = sum(acknowledged[tp] - position for tp, position in behind.items())
+            batch_logger(worker).warning(
+                "positions set back", action="rewind", records=lost, cause="PostgreSQL was restored from a backup"
+            )
+    except _OTHERS_RUN as error:
+        raise PositionsAhead(
+            f"Kafka's positions of {group} are ahead of PostgreSQL, which was restored from a backup while workers run;"
+            " stop all workers, then start them"
+        ) from error
+    except (KafkaError, OSError) as error:
+        raise DependencyDown("Kafka", connection.bootstrap_servers, str(error) or type(error).__name__) from error
+    finally:
+        await consumer.stop()
