@@ -1,4 +1,4 @@
-"""The Python client: publish events, await their outcomes, use durable memory, watch updates and conflicts.
+"""The Python client: publish events, await outcomes, use durable memory and conversations, watch what happens.
 
     async with Client("127.0.0.1:9092", source="/my/app") as tally:
         await tally.write("stage", "checked", type="String", subject=("case", "c-7"), scope="shared")
@@ -10,12 +10,12 @@ command; answers of executions are read from before the first request that this 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Literal, Self, TypeAlias, TypeVar, cast
+from typing import Literal, Self, TypeAlias, cast, overload
 from uuid import uuid4
 
 from schemas.data import Data
 from schemas.envelope import DEFAULT_TENANT, Event
-from schemas.errors import Rejection, UsageError
+from schemas.errors import Rejection
 from schemas.exact_json import JsonObject, JsonValue
 from schemas.executions import ExecutionFinalized
 from schemas.memory import (
@@ -34,13 +34,13 @@ from schemas.registry import REQUEST_TYPES, parse
 from schemas.revisions import VariablesRevised
 from topics.catalog import Topic
 from topics.connection import KafkaConnection
+from topics.conversations import Conversations
 from topics.publisher import Publisher
-from topics.replies import Replies
+from topics.replies import Replies, outcome_as
 from topics.routing import record_of
 from topics.subscriber import Start, Subscriber
 
 Subject: TypeAlias = tuple[str, str] | Literal["workflow-global"]
-_Found = TypeVar("_Found", bound=Data)
 _TIMEOUT_S = 30.0
 
 
@@ -142,21 +142,25 @@ class Client:
         expected_version: int | None = None,
         ttl_seconds: int | Literal["keep"] | None = None,
         on_conflict: Literal["fail", "merge"] = "fail",
+        read_version: int | None = None,
         writer: JsonObject | None = None,
     ) -> MemoryWritten | MemoryConflicted:
         """Write a value; with `expected_version` only if the item still has it (0: nothing is stored yet).
 
-        A conflict is a result. Raises `Rejection` when the command is refused.
+        A conflict is a result. An unconditional write says with `read_version` what it was made from: where another
+        version was stored since, the lost update is reported. Raises `Rejection` when the command is refused.
         """
         data: JsonObject = {**_address(key, subject, scope, workflow), "type": type, "value": value}
         if expected_version is not None:
             data["expected_version"] = expected_version
             data["on_conflict"] = on_conflict
+        if read_version is not None:
+            data["read_version"] = read_version
         data.update(_retention(ttl_seconds))
         if writer is not None:
             data["writer"] = writer
         found = await self._outcome("memory.write", data)
-        return found if isinstance(found, MemoryConflicted) else _as(MemoryWritten, found)
+        return found if isinstance(found, MemoryConflicted) else outcome_as(MemoryWritten, found)
 
     async def read(
         self,
@@ -169,13 +173,39 @@ class Client:
     ) -> MemoryFound | MemoryMissing:
         """Read a value as `type`. Raises `Rejection`, as when the stored value cannot be read so."""
         found = await self._outcome("memory.read", {**_address(key, subject, scope, workflow), "type": type})
-        return found if isinstance(found, MemoryMissing) else _as(MemoryFound, found)
+        return found if isinstance(found, MemoryMissing) else outcome_as(MemoryFound, found)
 
+    @overload
     async def forget(
         self, key: str, *, subject: Subject, scope: Scope = "workflow", workflow: str | None = None
-    ) -> MemoryForgotten:
-        """Forget a value and its history."""
-        return _as(MemoryForgotten, await self._outcome("memory.forget", _address(key, subject, scope, workflow)))
+    ) -> MemoryForgotten: ...
+
+    @overload
+    async def forget(
+        self,
+        key: str,
+        *,
+        subject: Subject,
+        scope: Scope = "workflow",
+        workflow: str | None = None,
+        expected_version: int,
+    ) -> MemoryForgotten | MemoryConflicted: ...
+
+    async def forget(
+        self,
+        key: str,
+        *,
+        subject: Subject,
+        scope: Scope = "workflow",
+        workflow: str | None = None,
+        expected_version: int | None = None,
+    ) -> MemoryForgotten | MemoryConflicted:
+        """Forget a value and its history; with `expected_version` only that version."""
+        data = _address(key, subject, scope, workflow)
+        if expected_version is not None:
+            data["expected_version"] = expected_version
+        found = await self._outcome("memory.forget", data)
+        return found if isinstance(found, MemoryConflicted) else outcome_as(MemoryForgotten, found)
 
     async def increment(
         self,
@@ -186,10 +216,18 @@ class Client:
         type: str = "Integer",  # noqa: A002 - the field's own name
         scope: Scope = "workflow",
         workflow: str | None = None,
+        ttl_seconds: int | Literal["keep"] | None = None,
     ) -> MemoryUpdated:
         """Add to a number where it is: no version, no retry loop."""
         return await self.update(
-            key, "increment", {"by": by}, type=type, subject=subject, scope=scope, workflow=workflow
+            key,
+            "increment",
+            {"by": by},
+            type=type,
+            subject=subject,
+            scope=scope,
+            workflow=workflow,
+            ttl_seconds=ttl_seconds,
         )
 
     async def update(
@@ -202,22 +240,29 @@ class Client:
         subject: Subject,
         scope: Scope = "workflow",
         workflow: str | None = None,
+        ttl_seconds: int | Literal["keep"] | None = None,
+        read_version: int | None = None,
     ) -> MemoryUpdated:
-        """Change a value where it is; `fields` are the operation's: `by`, or `value` and `max_items`."""
-        data: JsonObject = {
-            **_address(key, subject, scope, workflow),
-            "type": type,
-            "operation": operation,
-            **fields,
-        }
-        return _as(MemoryUpdated, await self._outcome("memory.update", data))
+        """Change a value where it is; `fields` are the operation's: `by`, or `value` and `max_items`.
+
+        `read_version` is for `merge_patch`: the version that the patch was made from, as in `write`.
+        """
+        data = _address(key, subject, scope, workflow)
+        data.update({"type": type, "operation": operation, **fields, **_retention(ttl_seconds)})
+        if read_version is not None:
+            data["read_version"] = read_version
+        return outcome_as(MemoryUpdated, await self._outcome("memory.update", data))
+
+    def conversations(self, workflow: str) -> Conversations:
+        """Return the conversation records of a workflow."""
+        return Conversations(workflow, self._outcome)
 
     async def conflicts(self, start: Start = "end") -> AsyncIterator[MemoryConflictDetected]:
         """Yield every race of this tenant, as it is detected."""
         async with Subscriber(self._connection, [Topic.MEMORY_CONFLICTS], start=start) as subscriber:
             async for received in subscriber:
                 if received.event is not None and received.event.tenant == self._tenant:
-                    yield _as(MemoryConflictDetected, received.data)
+                    yield outcome_as(MemoryConflictDetected, received.data)
 
     async def updates(self, execution_id: str | None = None, start: Start = "end") -> AsyncIterator[Update]:
         """Yield the revisions and ends of this tenant's executions, or of one."""
@@ -250,9 +295,3 @@ def _retention(ttl_seconds: int | Literal["keep"] | None) -> JsonObject:
     if ttl_seconds is None:
         return {}
     return {"ttl": "keep"} if ttl_seconds == "keep" else {"ttl": ttl_seconds, "ttl_unit": "seconds"}
-
-
-def _as(expected: type[_Found], found: Data) -> _Found:
-    if not isinstance(found, expected):
-        raise UsageError(f"expected {expected.__name__}, got {type(found).__name__}; is the worker of another version?")
-    return found

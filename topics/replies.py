@@ -7,7 +7,9 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import Iterable
 from contextlib import AsyncExitStack
+from typing import TypeVar
 
+from schemas.data import Data
 from schemas.envelope import Event
 from schemas.errors import DependencyDown, UsageError
 from topics.catalog import Topic
@@ -16,6 +18,7 @@ from topics.keys import partition_of
 from topics.publisher import Publisher
 from topics.subscriber import Received, Subscriber
 
+_Found = TypeVar("_Found", bound=Data)
 #: Replies that nobody has asked for; older ones are dropped, so that a client that only publishes stays small.
 _MAX_UNCLAIMED = 100_000
 
@@ -26,6 +29,13 @@ def cause_of(reply: Event) -> tuple[object, object]:
     if "command_id" in data:
         return data["command_id"], data.get("command_source")
     return data.get("request_id"), data.get("request_source")
+
+
+def outcome_as(expected: type[_Found], found: Data) -> _Found:
+    """Return an outcome as the type that its command has. Raises `UsageError`."""
+    if not isinstance(found, expected):
+        raise UsageError(f"expected {expected.__name__}, got {type(found).__name__}; is the worker of another version?")
+    return found
 
 
 class Replies:
