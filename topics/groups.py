@@ -11,6 +11,7 @@ from aiokafka.errors import GroupCoordinatorNotAvailableError, KafkaError
 from schemas.errors import DependencyDown
 from topics.catalog import Topic
 from topics.connection import KafkaConnection
+from topics.log_ends import log_ends
 
 #: First kept offset and the one after the last, by topic and partition.
 Extents: TypeAlias = Mapping[tuple[Topic, int], tuple[int, int]]
@@ -58,7 +59,7 @@ async def extents(connection: KafkaConnection, topics: Sequence[Topic]) -> Exten
         await consumer.start()
         partitions: list[TopicPartition] = list(consumer.assignment())
         first = await consumer.beginning_offsets(partitions)
-        ends = await consumer.end_offsets(partitions)
+        ends = await log_ends(consumer, partitions)
     except (KafkaError, OSError) as error:
         raise DependencyDown("Kafka", connection.bootstrap_servers, str(error)) from error
     finally:

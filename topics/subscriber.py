@@ -18,6 +18,7 @@ from schemas.registry import parse
 from topics.catalog import Topic
 from topics.codec import decode
 from topics.connection import KafkaConnection
+from topics.log_ends import log_ends
 from topics.records import ReceivedRecord
 
 #: Where a subscription begins: with what was published first, with what comes from now on, with the first record of
@@ -157,7 +158,7 @@ class Subscriber:
 
     async def _seek(self) -> None:
         partitions = list(self._consumer.assignment())
-        self._end = dict(await self._consumer.end_offsets(partitions))
+        self._end = await log_ends(self._consumer, partitions)
         match self._start:
             case "end":
                 offsets = self._end

@@ -14,6 +14,7 @@ from topics.admin import TopicAdmin
 from topics.catalog import CATALOG, Topic
 from topics.codec import encode
 from topics.connection import KafkaConnection
+from topics.groups import extents
 from topics.publisher import Publisher
 from topics.records import Record
 from topics.subscriber import Received, Subscriber
@@ -83,6 +84,26 @@ async def test_from_the_beginning_everything_is_read_and_reading_ends(
         found = [number_of(received) async for received in subscriber.until_end()]
 
     assert sorted(found) == [0, 1, 2, 3, 4]
+
+
+async def test_records_that_were_published_together_are_all_read(
+    kafka: KafkaConnection, publisher: Publisher
+) -> None:
+    events = [
+        Event(id=f"t-{n}", source="/tests", type="variables.set", subject="run-1", data={"variables": {"n": n}})
+        for n in range(5)
+    ]
+    await publisher.publish([Record(TOPIC, b"run-1", encode(event)) for event in events])
+
+    async with Subscriber(kafka, [TOPIC], start="beginning") as subscriber:
+        found = [number_of(received) async for received in subscriber.until_end()]
+    async with Subscriber(kafka, [TOPIC], start=2) as subscriber:
+        newest = [number_of(received) async for received in subscriber.until_end()]
+    ends = [end for _, end in (await extents(kafka, [TOPIC])).values()]
+
+    assert found == [0, 1, 2, 3, 4]
+    assert newest == [3, 4]
+    assert sorted(ends) == [0, 5]
 
 
 async def test_from_the_end_only_what_comes_later_is_read(kafka: KafkaConnection, publisher: Publisher) -> None:

@@ -21,6 +21,7 @@ from tests.support.groups import acknowledged
 from topics.admin import TopicAdmin
 from topics.catalog import Topic
 from topics.codec import STRUCTURED_HEADERS, decode, encode
+from topics.log_ends import log_ends
 from topics.publisher import Publisher
 from topics.records import Record
 from workers.logic.variables.state import ExecutionKey
@@ -142,7 +143,8 @@ class Edge:
             name = self.settings.kafka().wire_name(topic)
             partitions = [TopicPartition(name, partition) for partition in range(PARTITIONS)]
             consumer.assign(partitions)
-            ends = await consumer.end_offsets(partitions)
+            ends = await log_ends(consumer, partitions)
+            await consumer.seek_to_beginning()
             found: list[Published] = []
             async with asyncio.timeout(DEADLINE_S):
                 while any([await consumer.position(partition) < ends[partition] for partition in partitions]):
@@ -177,9 +179,9 @@ class Edge:
         await consumer.start()
         try:
             names = [self.settings.kafka().wire_name(topic) for topic in topics]
-            return await consumer.end_offsets(
-                [TopicPartition(name, partition) for name in names for partition in range(PARTITIONS)]
-            )
+            partitions = [TopicPartition(name, partition) for name in names for partition in range(PARTITIONS)]
+            consumer.assign(partitions)
+            return await log_ends(consumer, partitions)
         finally:
             await consumer.stop()
 

@@ -21,6 +21,7 @@ from topics.admin import TopicAdmin
 from topics.catalog import Topic
 from topics.codec import STRUCTURED_HEADERS, decode, encode
 from topics.connection import KafkaConnection
+from topics.log_ends import log_ends
 from topics.publisher import Publisher
 from topics.records import Record
 
@@ -153,8 +154,8 @@ class Memory:
             name = self.connection.wire_name(topic)
             partitions = [TopicPartition(name, number) for number in range(await self.publisher.partitions(topic))]
             consumer.assign(partitions)
+            ends = await log_ends(consumer, partitions)
             await consumer.seek_to_beginning()
-            ends = await consumer.end_offsets(partitions)
             found: dict[int, list[tuple[bytes | None, bytes | None]]] = {tp.partition: [] for tp in partitions}
             async with asyncio.timeout(TIMEOUT_S):
                 while any([await consumer.position(tp) < end for tp, end in ends.items()]):

@@ -12,6 +12,7 @@ from tests.support.groups import acknowledged
 from tests.support.history import HeadRow, History, ItemRow, OutcomeRow, RevisionRow, VersionRow
 from topics.catalog import CATALOG, Topic
 from topics.connection import KafkaConnection
+from topics.log_ends import log_ends
 from topics.records import ReceivedRecord
 from workers.runtime.queries import load_queries
 
@@ -41,7 +42,8 @@ async def positions(connection: KafkaConnection, partitions: int) -> Positions:
     """Look where the logs end and how far the groups are."""
     lanes = _lanes(connection, partitions)
     async with AIOKafkaConsumer(**connection.client_options("tally-checker")) as consumer:
-        ends = {lanes[tp]: end for tp, end in (await consumer.end_offsets(list(lanes))).items()}
+        consumer.assign(list(lanes))
+        ends = {lanes[tp]: end for tp, end in (await log_ends(consumer, list(lanes))).items()}
     committed = {}
     for worker, topics in READ_BY.items():
         found = await acknowledged(connection, f"{connection.prefix}{worker}", topics, partitions)
