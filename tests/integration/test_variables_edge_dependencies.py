@@ -157,6 +157,32 @@ async def test_a_fork_of_a_run_in_the_same_batch_finds_its_source(variables: Edg
     assert store.entries["v/one"] == b'{"value":1}'
 
 
+async def test_an_output_that_needs_the_input_waits_for_the_start_over_a_restart(variables: Edge) -> None:
+    mapping = {"who": "{{input.who}}", "score": "{{risk.score}}"}
+    output = event(
+        "run", "activity.completed", {"activity_id": "risk", "output": {"score": 3}, "output_mapping": mapping}
+    )
+    behind = completed("run", "next", n=1)
+    worker = await variables.start_worker()
+    await variables.publish([output, behind], Topic.ACTIVITY_OUTPUTS)
+    await variables.drained()
+    await worker.kill()
+    early = await variables.store("run")
+    await variables.make_anew(Topic.EXECUTIONS_TABLE)
+    await variables.start_worker()
+    await variables.publish([output, behind], Topic.ACTIVITY_OUTPUTS)
+    await variables.publish([started("run", input={"who": "mia"}), output])
+    await variables.drained()
+
+    store = await variables.store("run")
+    assert early is not None
+    assert store is not None
+    assert not [entry for entry in early.entries if entry.startswith("v/")]
+    assert [store.entries[f"v/{name}"] for name in ("who", "score", "next")] == [b'"mia"', b"3", b'{"n":1}']
+    assert not [entry for entry in store.entries if entry.startswith(("q/", "b/"))]
+    await assert_whole(variables, [output, behind, started("run", input={"who": "mia"})])
+
+
 async def test_one_id_with_other_content_is_refused(variables: Edge) -> None:
     first = completed("run", "one", value=1)
     other = completed("run", "one", value=2)

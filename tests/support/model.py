@@ -5,6 +5,7 @@ It knows nothing of entries, bytes or limits, copies everything and searches eve
 - A request binds on arrival what is known, and waits for each unanswered request that its references or `after` name.
 - A node or variable means the latest unanswered request that gives it, in the innermost frame that knows it.
 - Requests at one address or in one namespace run in turn. What is free goes ahead, the oldest first.
+- Before the start, an output whose mapping needs it waits for it, and what ends an activity then waits behind.
 - An answer goes to those who wait for it; the store takes it unless a later request of that node was answered before.
 """
 
@@ -13,9 +14,17 @@ from types import SimpleNamespace
 from typing import Any
 
 from schemas.envelope import Event
-from tests.support.model_order import GONE, Frame, Waiting, go, references, render
+from tests.support.model_order import ENDINGS, GONE, Frame, Waiting, go, references, render
 
 __all__ = ["Frame", "Model"]
+_BY_START = ("input", "system", "event")
+_ENDINGS = ("endings",)
+
+
+def until_known(reference: list[str], look: Any) -> list[str]:
+    """Return the paths of a reference that its value depends on."""
+    known = next((place for place, path in enumerate(reference) if look(path) not in (GONE, None)), len(reference))
+    return reference[: known + 1]
 
 
 class Model(Waiting):
@@ -34,35 +43,74 @@ class Model(Waiting):
         request.sent = True
 
     def activity_completed(self, body: dict[str, Any], frame: Frame, event: Event) -> None:
-        node, output, mapping = body["activity_id"], body["output"], body.get("output_mapping")
+        look = self.own_or_store(body, frame)
+        mapping = body.get("output_mapping")
+        needed = [path for reference in references(mapping or {}) for path in until_known(reference, look)]
+        if not self.held(body, frame, event, waits=any(path.split(".")[0] in _BY_START for path in needed)):
+            self.complete(body, frame, event.id, None)
+
+    def own_or_store(self, body: dict[str, Any], frame: Frame) -> Any:
+        node, output = body["activity_id"], body["output"]
 
         def look(path: str) -> Any:
             return go(output, path.split(".")[1:]) if path.split(".", maxsplit=1)[0] == node else self.look(frame, path)
 
-        writes = {node: output} if mapping is None else render(mapping, look)
+        return look
+
+    def held(self, body: dict[str, Any], frame: Frame, event: Event, *, waits: bool) -> bool:
+        """Let what ends an activity wait for the start, if it needs it or another one waits already."""
+        if self.started or not (waits or any(request.domain == _ENDINGS for request in self.open)):
+            return False
+        targets = [target.split(".")[0] for target in body.get("output_mapping") or {}]
+        gives = list(dict.fromkeys([body["activity_id"], *targets]))
+        self.ask(event, frame, body["activity_id"], [], gives=gives, domain=_ENDINGS, needs_start=True)
+        return True
+
+    def run_activity_completed(self, request: SimpleNamespace, body: dict[str, Any], look: Any) -> None:
+        kept = self.complete(body, request.frame, request.id, request.number)
+        self.finish(request, {}, "answered" if kept else "failed")
+
+    def run_activity_failed(self, request: SimpleNamespace, body: dict[str, Any], look: Any) -> None:
+        self.fail_activity(body["activity_id"], request.frame, request.number)
+        self.finish(request, {}, "failed")
+
+    def complete(self, body: dict[str, Any], frame: Frame, said_by: str, before: int | None) -> bool:
+        node, output, mapping = body["activity_id"], body["output"], body.get("output_mapping")
+        writes = {node: output} if mapping is None else render(mapping, self.own_or_store(body, frame))
         if not self.fits(frame, writes):
-            self.sent.append(("node.failed", node, frame, event.id, "target_not_an_object"))
-            self.activity_failed(body, frame, event)
-            return
+            self.sent.append(("node.failed", node, frame, said_by, "target_not_an_object"))
+            self.fail_activity(node, frame, before)
+            return False
         self.set(frame, writes)
         self.pointers["prev"] = {"value": output} if mapping is not None else {"node": (frame, node)}
         self.pointers["last"] = {"value": output} if mapping is not None else {"node": (frame, node)}
-        self.end_activity(frame, node, {} if mapping is not None else {node: output}, "answered")
-        if frame and mapping is not None:
-            self.ended[frame, node].mapped = sorted({target.split(".")[0] for target in mapping})
+        self.end_activity(frame, node, {} if mapping is not None else {node: output}, "answered", before)
+        if mapping is not None:
+            self.ended[frame, node] = SimpleNamespace(
+                how="answered",
+                type="activity.scheduled",
+                mapped=sorted({target.split(".")[0] for target in mapping}) if frame else None,
+                ports={name for name, value in output.items() if value is not None},
+            )
+        return True
 
     def activity_failed(self, body: dict[str, Any], frame: Frame, event: Event) -> None:
-        self.scopes.get(frame, {}).pop(body["activity_id"], None)
-        self.end_activity(frame, body["activity_id"], {}, "failed")
+        if not self.held(body, frame, event, waits=False):
+            self.fail_activity(body["activity_id"], frame, None)
 
-    def end_activity(self, frame: Frame, node: str, outputs: dict[str, Any], how: str) -> None:
+    def fail_activity(self, node: str, frame: Frame, before: int | None) -> None:
+        self.scopes.get(frame, {}).pop(node, None)
+        self.end_activity(frame, node, {}, "failed", before)
+
+    def end_activity(self, frame: Frame, node: str, outputs: dict[str, Any], how: str, before: int | None) -> None:
         mine = [r for r in self.open if (r.frame, r.node, r.type) == (frame, node, "activity.scheduled")]
+        mine = [request for request in mine if before is None or request.number < before]
         for request in [request for request in mine if request.sent] or mine:
             if not request.sent:
                 self.say(request, "node.skipped", "already_ended")
             self.finish(request, outputs, how)
         if frame or how != "answered" or (frame, node) in self.ended:
-            self.ended[frame, node] = SimpleNamespace(how=how, type="activity.scheduled", mapped=None)
+            self.ended[frame, node] = SimpleNamespace(how=how, type="activity.scheduled", mapped=None, ports=None)
 
     def fits(self, frame: Frame, writes: dict[str, Any]) -> bool:
         for target in writes:
@@ -91,7 +139,7 @@ class Model(Waiting):
             max(givers)
             for name in names
             if (givers := [r.number for r in self.open if r.frame == frame and name in r.gives])
-            and next(r for r in self.open if r.number == max(givers)).type == "variables.set"
+            and next(r for r in self.open if r.number == max(givers)).type in (*ENDINGS, "variables.set")
         ]
         self.ask(event, frame, "", references(body["variables"]), gives=names, also=also)
 

@@ -12,6 +12,8 @@ Frame = tuple[tuple[str, int], ...]
 _REFERENCE = re.compile(r"\{\{([^{}]*)\}\}")
 _LIVE = ("_prev", "last_output", "last_output_parsed", "memory_manager")
 _BAD = ("failed", "skipped", "abandoned")
+#: What ends an activity: facts, which wait for the start only.
+ENDINGS = ("activity.completed", "activity.failed", "child.completed")
 
 
 class GONE:
@@ -161,7 +163,10 @@ class Waiting:
         giver = self.giver(frame, way[0] if root in ("outputs", "state") else root)
         if giver is not None:
             return [giver.number]
-        return ["start"] if root in ("input", "system", "event") and not self.started else []
+        if root in ("input", "system", "event") and not self.started:
+            return ["start"]
+        # It is not known yet; what the request comes after may leave it in the store.
+        return [request.number for request in gates] if self.look(frame, path) is GONE else []
 
     # -- requests
 
@@ -203,7 +208,7 @@ class Waiting:
             self.skip(request, "port_absent")
         elif not request.waited:
             self.ready.append(request)
-        elif self.status in ("completed", "failed", "cancelled"):
+        elif self.status in ("completed", "failed", "cancelled") and request.type not in ENDINGS:
             self.skip(request, "execution_ended")
         return request
 
@@ -221,23 +226,33 @@ class Waiting:
             ends = [self.ended[scope, name].how for scope in self.outward(request.frame) if (scope, name) in self.ended]
             output = self.variable(request.frame, name) if port else GONE
             if ends or output is not GONE:
-                closed = closed or self.closes(text, output, ends[0] if ends else "answered")
+                ports = next(
+                    (
+                        self.ended[scope, name].ports
+                        for scope in self.outward(request.frame)
+                        if (scope, name) in self.ended
+                    ),
+                    None,
+                )
+                closed = closed or self.closes(text, output, ends[0] if ends else "answered", ports)
         return gates, closed
 
-    def closes(self, text: str, output: Any, how: str) -> bool:
+    def closes(self, text: str, output: Any, how: str, ports: set[str] | None) -> bool:
         port = text.partition(".")[2]
+        if ports is not None and how not in _BAD and port not in ("", "done"):
+            return port.split(".")[0] not in ports
         return how in _BAD or (port not in ("", "done") and go(output, port.split(".")) in (GONE, None))
 
     def finish(self, request: SimpleNamespace, outputs: dict[str, Any], how: str = "answered") -> None:
         request.outputs, request.how = outputs, how
         request.first = self.first(request)
         self.open.remove(request)
-        if request.node and not request.dead:
+        if request.node and not request.dead and request.type not in ENDINGS:
             self.note_end(request.frame, request.node, request.type, how, request.number)
         self.endings.append(request)
 
     def note_end(self, frame: Frame, node: str, kind: str, how: str, number: int) -> None:
-        self.ended[frame, node] = SimpleNamespace(how=how, type=kind, mapped=None)
+        self.ended[frame, node] = SimpleNamespace(how=how, type=kind, mapped=None, ports=None)
         if how in ("failed", "skipped"):
             self.scopes.get(frame, {}).pop(node, None)
         for older in self.open:
@@ -285,7 +300,7 @@ class Waiting:
         for waiting in [request for request in self.open if key in request.needs]:
             paths = waiting.needs.pop(key)
             gates = waiting.gates.pop(key, []) if done is not None else []
-            if any(self.closes(text, self.given(done, text.partition(".")[0]), done.how) for text in gates):
+            if any(self.shuts(text, done) for text in gates):
                 self.skip(waiting, "port_absent")
                 continue
             for path in paths:
@@ -296,6 +311,11 @@ class Waiting:
                     waiting.bound[path] = deepcopy(value)
             self.forget_fallbacks(waiting)
             self.free(waiting)
+
+    def shuts(self, text: str, done: SimpleNamespace) -> bool:
+        name = text.partition(".")[0]
+        end = self.ended.get((done.frame, name))
+        return self.closes(text, self.given(done, name), done.how, end.ports if end is not None else None)
 
     def forget_fallbacks(self, waiting: SimpleNamespace) -> None:
         """Stop waiting for what only stands behind a value that is known and not null."""
@@ -311,7 +331,7 @@ class Waiting:
     def given(self, done: Any, name: str) -> Any:
         return (
             self.scopes.get(done.frame, {}).get(name, GONE)
-            if done.type == "variables.set"
+            if done.type in (*ENDINGS, "variables.set")
             else done.outputs.get(name, GONE)
         )
 
@@ -322,6 +342,8 @@ class Waiting:
         if root in ("outputs", "state"):
             root, *way = way
             way = way[1:] if path.startswith("outputs") and way[:1] == ["parsed"] else way
+        if root not in done.gives:
+            return self.look(waiting.frame, path)
         value = self.given(done, root)
         return GONE if value is GONE else go(value, way)
 
@@ -370,9 +392,12 @@ class Waiting:
         if self.status in ("completed", "failed", "cancelled"):
             return
         for request in sorted(self.open, key=lambda request: request.number):
+            if request.type in ENDINGS:
+                continue
             if not request.sent:
                 self.skip(request, "execution_ended", "abandoned")
             elif request.type == "activity.scheduled":
                 self.finish(request, {}, "abandoned")
-        self.endings, self.ready, self.completion = [], [], None
+        self.endings, self.completion = [], None
+        self.ready = [request for request in self.ready if request.type in ENDINGS]
         self.status, self.final = status, {"status": status, **final}

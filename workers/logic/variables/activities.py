@@ -13,7 +13,9 @@ from workers.logic.variables.mapping import Write, parse_target, plan_mapping, p
 from workers.logic.variables.open_requests import Request
 from workers.logic.variables.references import MISSING, Lookup, Missing, Path, descend
 from workers.logic.variables.requests import (
+    ENDINGS,
     SET_VARIABLES,
+    SETTERS,
     accept,
     after_of,
     finish,
@@ -25,8 +27,6 @@ from workers.logic.variables.requests import (
 from workers.logic.variables.step import Step
 
 SCHEDULED = "activity.scheduled"
-#: Facts after which a node is not outstanding any more, even where they are refused.
-ENDINGS = frozenset({"activity.completed", "activity.failed", "child.completed"})
 
 
 def scheduled(step: Step, body: JsonObject) -> None:
@@ -60,7 +60,7 @@ def ready(step: Step, request: Request) -> None:
     sent(step, request)
 
 
-def completed(step: Step, body: JsonObject) -> None:
+def completed(step: Step, body: JsonObject, before: int | None = None) -> None:
     """Store an output: flat under the activity's id, or where `output_mapping` says, all or nothing."""
     activity_id = str(body["activity_id"])
     check_name(activity_id, "the activity id", step.limits)
@@ -71,6 +71,7 @@ def completed(step: Step, body: JsonObject) -> None:
         body["output"],
         mapping=cast("JsonObject | None", body.get("output_mapping")),
         variables=cast("JsonObject | None", body.get("variables")),
+        before=before,
     )
 
 
@@ -82,18 +83,14 @@ def store_output(
     *,
     mapping: JsonObject | None = None,
     variables: JsonObject | None = None,
+    before: int | None = None,
 ) -> None:
     """Store what an activity or child gave. Raises `Rejection`; the caller then undoes everything.
 
     `variables` are data that the activity produced: they are set after the mapping, and nothing in them is expanded.
+    Requests of the activity end that are numbered `before` it; None: all.
     """
-    data = dumps(output)
-    if len(data) > step.limits.output_bytes:
-        raise Rejection(
-            "output_too_large",
-            f"the output of {activity_id!r} has {len(data)} bytes, {step.limits.output_bytes} are allowed; "
-            "keep large values elsewhere and output a reference",
-        )
+    data = check_output(step, activity_id, output)
     stored: JsonValue | Missing = MISSING
     if mapping is None:
         step.set_raw_variable(frame, (activity_id,), data)
@@ -106,14 +103,41 @@ def store_output(
     step.set_last_output({"previous": True})
     if variables:
         _write_all(step, frame, plan_values(variables, own_scope(step, frame), step.limits))
-    end_activity(step, activity_id, frame, stored, ended="answered")
-    if frame and mapping is not None:
-        tops = sorted({target.partition(".")[0] for target in mapping})
-        step.state.write(entries.node(frame, activity_id), {"ended": "answered", "type": SCHEDULED, "mapped": tops})
+    end_activity(step, activity_id, frame, stored, ended="answered", before=before)
+    if mapping is not None:
+        said: JsonObject = {"ended": "answered", "type": SCHEDULED, "ports": _ports(output)}
+        if frame:
+            said["mapped"] = cast("list[JsonValue]", sorted({target.partition(".")[0] for target in mapping}))
+        step.state.write(entries.node(frame, activity_id), said)
+
+
+def check_output(step: Step, activity_id: str, output: JsonValue) -> bytes:
+    """Return an output as JSON. Raises `Rejection` (`output_too_large`)."""
+    data = dumps(output)
+    if len(data) > step.limits.output_bytes:
+        raise Rejection(
+            "output_too_large",
+            f"the output of {activity_id!r} has {len(data)} bytes, {step.limits.output_bytes} are allowed; "
+            "keep large values elsewhere and output a reference",
+        )
+    return data
+
+
+def _ports(output: JsonValue) -> list[JsonValue]:
+    """Return the names of what a mapped output gave, wherever it went: the ports that `after` may ask for."""
+    return [name for name, value in output.items() if value is not None] if isinstance(output, dict) else []
 
 
 def _mapped(step: Step, frame: str, mapping: JsonObject, activity_id: str, output: JsonValue) -> tuple[Write, ...]:
     """Plan a mapping against the store as it is, plus the activity's own output under its id."""
+    lookup = mapping_lookup(step, frame, activity_id, output)
+    writes, reads = plan_mapping(mapping, lookup, own_scope(step, frame), step.limits)
+    step.note_reads(reads, activity_id)
+    return writes
+
+
+def mapping_lookup(step: Step, frame: str, activity_id: str, output: JsonValue) -> Lookup:
+    """Return where a mapping looks: the store as it is, plus the activity's own output under its id."""
     scope = step.lookup_in(frame)
 
     def lookup(path: Path) -> JsonValue | Missing:
@@ -121,9 +145,7 @@ def _mapped(step: Step, frame: str, mapping: JsonObject, activity_id: str, outpu
             return descend(output, path.segments[1:])
         return scope(path)
 
-    writes, reads = plan_mapping(mapping, lookup, own_scope(step, frame), step.limits)
-    step.note_reads(reads)
-    return writes
+    return lookup
 
 
 def own_scope(step: Step, frame: str) -> Lookup:
@@ -145,13 +167,22 @@ def _write_all(step: Step, frame: str, writes: Iterable[Write]) -> None:
         step.set_raw_variable(frame, write.segments, data)
 
 
-def end_activity(step: Step, activity_id: str, frame: str, stored: JsonValue | Missing, *, ended: str) -> None:
+def end_activity(
+    step: Step,
+    activity_id: str,
+    frame: str,
+    stored: JsonValue | Missing,
+    *,
+    ended: str,
+    before: int | None = None,
+) -> None:
     """Close the open requests of an activity; note how it ended where someone may ask.
 
     An engine runs what was answered `activity.ready`: that ends. Only where none was answered yet, as in a recorded
     run that is published in one go, a request ends that still waited.
     """
-    open_ones = [request for request in step.state.requests.giving(frame, activity_id) if request.type == SCHEDULED]
+    known = step.state.requests.giving(frame, activity_id, before=before)
+    open_ones = [request for request in known if request.type == SCHEDULED]
     outputs = {} if stored is MISSING else {activity_id: stored}
     for request in [request for request in open_ones if request.sent] or open_ones:
         if not request.sent:
@@ -166,17 +197,17 @@ def end_activity(step: Step, activity_id: str, frame: str, stored: JsonValue | M
         step.state.write(entry, {"ended": ended, "type": SCHEDULED})
 
 
-def failed(step: Step, body: JsonObject) -> None:
+def failed(step: Step, body: JsonObject, before: int | None = None) -> None:
     """Note a failure: references to the activity are null, what waited for it goes on or is skipped."""
     activity_id = str(body["activity_id"])
     check_name(activity_id, "the activity id", step.limits)
-    fail_activity(step, activity_id, frame_of(body))
+    fail_activity(step, activity_id, frame_of(body), before)
 
 
-def fail_activity(step: Step, activity_id: str, frame: str) -> None:
+def fail_activity(step: Step, activity_id: str, frame: str, before: int | None = None) -> None:
     """End an activity without an output."""
     step.state.drop_variable(entries.variable(frame, (activity_id,)))
-    end_activity(step, activity_id, frame, MISSING, ended="failed")
+    end_activity(step, activity_id, frame, MISSING, ended="failed", before=before)
 
 
 def refuse(step: Step, body: JsonObject, rejection: Rejection) -> None:
@@ -209,7 +240,7 @@ def refuse(step: Step, body: JsonObject, rejection: Rejection) -> None:
 
 
 def set_variables(step: Step, body: JsonObject) -> None:
-    """Take in `variables.set`; it waits for what it references, and for an earlier one that sets the same name."""
+    """Take in `variables.set`; it waits for what it references, and for what came earlier and sets the same name."""
     variables = cast("JsonObject", body["variables"])
     frame = frame_of(body)
     names = tuple(dict.fromkeys(parse_target(target, step.limits)[0] for target in variables))
@@ -224,7 +255,7 @@ def set_variables(step: Step, body: JsonObject) -> None:
             references=template_of(variables).references,
             provides=names,
         ),
-        also_awaits=[request.key for request in earlier if request.type == SET_VARIABLES],
+        also_awaits=[request.key for request in earlier if request.type in SETTERS],
     )
 
 

@@ -14,7 +14,7 @@ from workers.logic.variables.step import Step
 LookupPath: TypeAlias = Callable[[Path], JsonValue | Missing]
 OPEN_LOOP = "foreach.open"
 #: Roots that only `execution.started` fills.
-_START_ROOTS = frozenset({"input", "system", "event"})
+START_ROOTS = frozenset({"input", "system", "event"})
 #: How a node may end that emits none of its ports, not even `done`.
 _WITHOUT_PORTS = frozenset({"failed", "skipped", "abandoned"})
 
@@ -72,63 +72,70 @@ def gates_of(step: Step, asked: Asked) -> tuple[dict[str, tuple[str, ...]], str 
             continue
         ended = _ended_state(step, asked.frame, node_id)
         output = step.state.lookup(asked.frame, (node_id,)) if port else MISSING
-        if ended is not None or output is not MISSING:
-            closed = closed_gate(after, output, ended or "answered")
+        if ended or output is not MISSING:
+            closed = closed_gate(after, output, str(ended.get("ended", "answered")), ended.get("ports"))
             if closed is not None:
                 return {}, closed
     return gates, None
 
 
-def closed_gate(after: str, output: JsonValue | Missing, ended: str) -> str | None:
-    """Tell why an `after` does not hold for a node that has ended, or None where it does."""
+def closed_gate(after: str, output: JsonValue | Missing, ended: str, ports: JsonValue = None) -> str | None:
+    """Tell why an `after` does not hold for a node that has ended, or None where it does.
+
+    `ports` are the names of what a mapped output gave; of any other answer the `output` is stored.
+    """
     node_id, _, port = after.partition(".")
     if ended in _WITHOUT_PORTS:
         return f"{node_id} {ended}"
     if port in ("", "done"):
         return None
+    if isinstance(ports, list):
+        return None if port.partition(".")[0] in ports else f"{node_id} was answered without {port}"
     value = output if output is MISSING else descend(output, port.split("."))
     return f"{node_id} was answered without {port}" if value is MISSING or value is None else None
 
 
-def _ended_state(step: Step, frame: str, node_id: str) -> str | None:
+def _ended_state(step: Step, frame: str, node_id: str) -> JsonObject:
     for scope in entries.outward(frame):
         ended = step.state.read(entries.node(scope, node_id))
         if isinstance(ended, dict):
-            return str(ended["ended"])
-    return None
+            return ended
+    return {}
 
 
 def awaits_of(step: Step, asked: Asked, gates: Iterable[str]) -> dict[str, tuple[str, ...]]:
     """Return the requests that the references need, each with the paths that its answer binds.
 
-    A request that comes `after` others means by `last_output` and its like what the latest of them will leave.
+    A request that comes `after` others means by `last_output` and its like what the latest of them will leave, and by
+    a name that is not known yet what is there then: an output mapping may set any.
     """
     if not asked.references:
         return {}
-    gate = max(gates, key=lambda key: cast("Request", step.state.requests.get(key)).number, default=None)
+    gates = sorted(gates, key=lambda key: cast("Request", step.state.requests.get(key)).number)
     found: dict[str, dict[str, None]] = {}
     scope = step.lookup_in(asked.frame)
     for reference in asked.references:
         for path in reference.paths:
-            awaited = _awaited_by(step, asked.frame, path, gate)
-            for key in awaited:
+            awaited = _awaited_by(step, asked.frame, path, gates)
+            value = scope(path) if not awaited and (gates or len(reference.paths) > 1) else MISSING
+            for key in gates if not awaited and value is MISSING else awaited:
                 found.setdefault(key, {})[str(path)] = None
             # What comes after a value that is known and not null can never be the answer.
-            if not awaited and len(reference.paths) > 1 and scope(path) not in (MISSING, None):
+            if value not in (MISSING, None):
                 break
     return {key: tuple(paths) for key, paths in found.items()}
 
 
-def _awaited_by(step: Step, frame: str, path: Path, gate: str | None) -> list[str]:
+def _awaited_by(step: Step, frame: str, path: Path, gates: list[str]) -> list[str]:
     root = path.segments[0]
     if root in POINTERS:
-        return [] if gate is None else [gate]
+        return gates[-1:]
     if root == "memory":
         return step.state.requests.in_domain(scratchpad_domain(path.segments[1])) if len(path.segments) > 1 else []
     awaited = outstanding(step, frame, provider_name(path))
     if awaited is not None:
         return [awaited.key]
-    return [START] if root in _START_ROOTS and not step.state.started else []
+    return [START] if root in START_ROOTS and not step.state.started else []
 
 
 def known_values(

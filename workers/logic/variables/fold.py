@@ -15,13 +15,14 @@ from schemas.registry import OUTCOME_TYPES
 from workers.logic.variables import (
     activities,
     decisions,
+    endings,
     lifecycle,
     loops,
     memory_requests,
     scratchpad_requests,
 )
 from workers.logic.variables.open_requests import Request
-from workers.logic.variables.requests import settle
+from workers.logic.variables.requests import ENDINGS, settle
 from workers.logic.variables.state import ExecutionState
 from workers.logic.variables.step import Context, Outgoing, Step, timestamp
 
@@ -33,10 +34,10 @@ _ARRIVALS: Mapping[str, Arrival] = {
     "execution.completed": lifecycle.completed,
     "execution.failed": lifecycle.failed,
     "execution.cancelled": lifecycle.cancelled,
-    "child.completed": lifecycle.child_completed,
+    "child.completed": endings.arrived,
     "activity.scheduled": activities.scheduled,
-    "activity.completed": activities.completed,
-    "activity.failed": activities.failed,
+    "activity.completed": endings.arrived,
+    "activity.failed": endings.arrived,
     "variables.set": activities.set_variables,
     "condition.evaluate": decisions.asked,
     "parallel.join": loops.join_asked,
@@ -58,6 +59,9 @@ _ARRIVALS: Mapping[str, Arrival] = {
 }
 _RUNS: Mapping[str, Run] = {
     "activity.scheduled": activities.ready,
+    "child.completed": endings.run,
+    "activity.completed": endings.run,
+    "activity.failed": endings.run,
     "variables.set": activities.apply_variables,
     "condition.evaluate": decisions.decide,
     "parallel.join": loops.join,
@@ -124,7 +128,7 @@ def _refused(step: Step, rejection: Rejection) -> Revision:
     event, late = step.event, step.state.ended
     step.state.begin()
     activities.refuse(step, event.data, rejection)
-    if event.type in activities.ENDINGS and rejection.reason in _KEPT_AS_DEAD_LETTER:
+    if event.type in ENDINGS and rejection.reason in _KEPT_AS_DEAD_LETTER:
         step.failure = (rejection.reason, rejection.message)
     return _closed(step, late=late)
 

@@ -12,7 +12,8 @@ from workers.logic.variables import contracts, entries, simulation
 from workers.logic.variables.activities import fail_activity, store_output
 from workers.logic.variables.bodies import template_of
 from workers.logic.variables.head import Status
-from workers.logic.variables.requests import finish, frame_of, skip, start_arrived
+from workers.logic.variables.open_requests import Request
+from workers.logic.variables.requests import ENDINGS, finish, frame_of, skip, start_arrived
 from workers.logic.variables.step import ForkSource, Step
 
 _META_FIELDS = ("workflow", "subjects", "parent", "output_mapping", "contract", "simulation", "forked_from")
@@ -167,13 +168,15 @@ def end(
     if step.state.ended:
         return
     for request in step.state.requests:
+        if request.type in ENDINGS:
+            continue
         if not request.sent:
             why = f"the execution was {status} before the request could run"
             skip(step, request, "execution_ended", why, ended="abandoned")
         elif request.type == "activity.scheduled":
             finish(step, request, None, ended="abandoned")
     step.endings.clear()
-    step.runnable.clear()
+    step.runnable = {key: None for key in step.runnable if _is_ending(step, key)}
     step.state.remove(entries.COMPLETION)
     said: JsonObject = {"status": status, "output": output}
     if error is not None:
@@ -183,6 +186,11 @@ def end(
     step.state.end(status)
     step.state.write(entries.FINAL, said)
     step.ended_now = True
+
+
+def _is_ending(step: Step, key: str) -> bool:
+    """Tell whether it is an early output: no request that could be skipped, but a fact."""
+    return cast("Request", step.state.requests.get(key)).type in ENDINGS
 
 
 def finalize(step: Step) -> None:
@@ -228,7 +236,7 @@ def _tell_parent(step: Step, said: Mapping[str, JsonValue]) -> None:
     step.send(Topic.EXECUTION_EVENTS, parent_id, step.caused("child.completed", "child", data, subject=parent_id))
 
 
-def child_completed(step: Step, body: JsonObject) -> None:
+def child_completed(step: Step, body: JsonObject, before: int | None = None) -> None:
     """Give the parent's node what its child gave. Raises `Rejection` (`unknown_parent`)."""
     if step.state.revision == 0:
         raise Rejection(
@@ -239,6 +247,6 @@ def child_completed(step: Step, body: JsonObject) -> None:
     node_id = str(body["node_id"])
     check_name(node_id, "the parent's node id", step.limits)
     if body["status"] == "completed":
-        store_output(step, node_id, frame_of(body), body["outputs"])
+        store_output(step, node_id, frame_of(body), body["outputs"], before=before)
     else:
-        fail_activity(step, node_id, frame_of(body))
+        fail_activity(step, node_id, frame_of(body), before)

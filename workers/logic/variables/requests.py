@@ -7,7 +7,6 @@ awaited is filled from that very request's answer, however often the node is ask
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import lru_cache
-from typing import cast
 
 from schemas.errors import Rejection
 from schemas.exact_json import JsonObject, JsonValue, dumps
@@ -27,6 +26,10 @@ from workers.logic.variables.scope import POINTERS, provider_name, rest_of
 from workers.logic.variables.step import Ending, Step
 
 SET_VARIABLES = "variables.set"
+#: Facts after which a node is not outstanding any more, even where they are refused. Early ones may wait for the start.
+ENDINGS = frozenset({"activity.completed", "activity.failed", "child.completed"})
+#: Whose answer is what they leave in the store.
+SETTERS = ENDINGS | {SET_VARIABLES}
 _KEPT_WHEN_SENT = ("node_id", "activity_id", "iteration")
 
 
@@ -103,7 +106,7 @@ def wait_for_turn(step: Step, request: Request, references: Iterable[Reference])
 
 
 def _wait(step: Step, request: Request) -> None:
-    if step.state.ended:
+    if step.state.ended and request.type not in ENDINGS:
         skip(step, request, "execution_ended", "the execution has ended, nothing can be waited for any more")
         return
     size = step.state.save_request(request)
@@ -139,7 +142,7 @@ def finish(step: Step, request: Request, outputs: JsonObject | None, *, ended: s
     state = step.state
     first = state.requests.first_in(request.domain) if request.domain is not None else None
     state.close_request(request)
-    if request.node_id and not request.superseded:
+    if request.node_id and not request.superseded and request.type not in ENDINGS:
         note_end(step, request.frame, request.node_id, request.type, ended, before=request.number)
     frees_domain = first is not None and first.key == request.key
     step.endings.append(Ending(request, outputs or {}, ended, frees_domain))
@@ -208,7 +211,9 @@ def settle(step: Step, run: Callable[[Step, Request], None]) -> None:
             continue
         key = next(iter(step.runnable))
         del step.runnable[key]
-        request = cast("Request", step.state.requests.get(key))
+        request = step.state.requests.get(key)
+        if request is None:
+            continue  # an early output that ran just now ended it
         mark = step.mark()
         try:
             run(step, request)
@@ -246,7 +251,10 @@ def _unlock(step: Step, waiting: Request, key: str, ending: Ending | None) -> No
     """Give a waiting request what `key` was answered with."""
     if ending is not None:
         for after in waiting.gates.get(key, ()):
-            closed = closed_gate(after, _output_of(step, ending, after.partition(".")[0]), ending.ended)
+            name = after.partition(".")[0]
+            node = step.state.read(entries.node(ending.request.frame, name))
+            ports = node.get("ports") if isinstance(node, dict) else None
+            closed = closed_gate(after, _output_of(step, ending, name), ending.ended, ports)
             if closed is not None:
                 skip(step, waiting, "port_absent", closed)
                 return
@@ -284,7 +292,7 @@ def _not_needed_any_more(step: Step, waiting: Request) -> list[str]:
 
 
 def _output_of(step: Step, ending: Ending, name: str) -> JsonValue | Missing:
-    if ending.request.type == SET_VARIABLES:
+    if ending.request.type in SETTERS:
         return step.state.variable(ending.request.frame, (name,))
     return ending.outputs.get(name, MISSING)
 
@@ -297,7 +305,10 @@ def _value_for(step: Step, waiting: Request, text: str, key: str, ending: Ending
         return MISSING
     if ending is None or root in POINTERS or root == "memory" or ending.request.type == OPEN_LOOP:
         return step.lookup_in(waiting.frame)(path)
-    output = _output_of(step, ending, provider_name(path))
+    name = provider_name(path)
+    if name not in ending.request.provides:
+        return step.lookup_in(waiting.frame)(path)
+    output = _output_of(step, ending, name)
     return output if output is MISSING else descend(output, rest_of(path))
 
 

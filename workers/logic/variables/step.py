@@ -177,7 +177,7 @@ class Step:
     def answer(self, request: Request, type_: str, data: JsonObject) -> None:
         """Publish the one answer of `request` on node-results."""
         answer: JsonObject = {"node_id": request.node_id}
-        if request.type == "activity.scheduled":
+        if "activity_id" in request.body:
             answer["activity_id"] = request.node_id
         iteration = request.body.get("iteration")
         if iteration:

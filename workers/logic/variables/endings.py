@@ -1,0 +1,94 @@
+"""What ends an activity, also where it overtakes `execution.started`.
+
+Before the start nobody knows `input`, `system` and `event`. An output whose mapping needs them waits for the start, and
+what ends an activity after it waits behind it, so that all of them are applied in their order: as if they had come
+just after the start. Nothing of them is lost when the run ends first, or is never started.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Final, cast
+
+from schemas.errors import Rejection
+from schemas.exact_json import JsonObject
+from schemas.names import check_name
+from workers.logic.variables import activities, lifecycle
+from workers.logic.variables.awaiting import START_ROOTS, Asked
+from workers.logic.variables.bodies import template_of
+from workers.logic.variables.mapping import parse_target
+from workers.logic.variables.open_requests import Request
+from workers.logic.variables.references import MISSING
+from workers.logic.variables.requests import accept, finish, frame_of
+from workers.logic.variables.step import Step
+
+#: In whose order those run that wait for the start; no address and no scratchpad namespace is called so.
+_DOMAIN: Final = "endings"
+_APPLY: Final[Mapping[str, Callable[[Step, JsonObject, int | None], None]]] = {
+    "activity.completed": activities.completed,
+    "activity.failed": activities.failed,
+    "child.completed": lifecycle.child_completed,
+}
+
+
+def arrived(step: Step, body: JsonObject) -> None:
+    """Apply what ends an activity, or let it wait for the start."""
+    if not step.state.started and _must_wait(step, body):
+        _hold(step, body)
+    else:
+        _APPLY[step.event.type](step, body, None)
+
+
+def run(step: Step, request: Request) -> None:
+    """Apply what waited. What cannot be kept fails its activity, as it would have on arrival."""
+    body, mark = request.body, step.mark()
+    gave = request.type == "activity.completed" or body.get("status") == "completed"
+    try:
+        _APPLY[request.type](step, body, request.number)
+    except Rejection as rejection:
+        step.rollback(mark)
+        step.answer(request, "node.failed", {"code": rejection.reason, "message": rejection.message})
+        activities.fail_activity(step, request.node_id, request.frame, request.number)
+        gave = False
+    finish(step, request, {}, ended="answered" if gave else "failed")
+
+
+def _must_wait(step: Step, body: JsonObject) -> bool:
+    if step.state.requests.first_in(_DOMAIN) is not None:
+        return True
+    mapping = body.get("output_mapping")
+    return isinstance(mapping, dict) and _needs_start(step, body, mapping)
+
+
+def _needs_start(step: Step, body: JsonObject, mapping: JsonObject) -> bool:
+    lookup = activities.mapping_lookup(step, frame_of(body), str(body["activity_id"]), body["output"])
+    for reference in template_of(mapping).references:
+        for path in reference.paths:
+            if path.segments[0] in START_ROOTS:
+                return True
+            if lookup(path) not in (MISSING, None):
+                break
+    return False
+
+
+def _hold(step: Step, body: JsonObject) -> None:
+    """Keep it whole. Raises `Rejection` for what could not be kept after the start either."""
+    node_id = str(body.get("activity_id") or body["node_id"])
+    check_name(node_id, "the activity id", step.limits)
+    if "output" in body:
+        activities.check_output(step, node_id, body["output"])
+    targets = [
+        *cast("JsonObject", body.get("output_mapping") or {}),
+        *cast("JsonObject", body.get("variables") or {}),
+    ]
+    accept(
+        step,
+        Asked(
+            type=step.event.type,
+            node_id=node_id,
+            frame=frame_of(body),
+            body=body,
+            references=(),
+            provides=tuple(dict.fromkeys((node_id, *(parse_target(target, step.limits)[0] for target in targets)))),
+            domain=_DOMAIN,
+            needs_start=True,
+        ),
+    )
