@@ -18,20 +18,9 @@ JsonObject: TypeAlias = dict[str, JsonValue]
 
 #: Digits that orjson reads without loss: its integers are 64 bits wide.
 _SAFE_DIGITS = 18
-#: What the search for such numbers sees of a text: which digits they are, or which letters, does not matter to it.
-_SHAPES = bytes.maketrans(b"123456789.eE[", b"000000000eee,")
-_WHITE_SPACE = b" \t\n\r"
-_FRACTION_OR_EXPONENT = b"0e"
+_DIGITS = bytes.maketrans(b"123456789", b"000000000")
 _WIDE = b"0" * (_SAFE_DIGITS + 1)
-#: What a value follows, white space left out and lists opened by a comma.
-_BEFORE_VALUE = (b'":', b",")
-#: The digits before a point or exponent, a sign, and what the value follows.
-_LONGEST_BEFORE = _SAFE_DIGITS + 1 + max(map(len, _BEFORE_VALUE))
-#: After so many of them in vain, the slower parser costs less than to look on.
-_LOOK_ALIKES = 1000
-_MINUS_ZERO = b"-0"
-#: What such a value follows, white space left out.
-_MINUS_ZERO_VALUES = (b":-0", b",-0", b"[-0")
+_ALL_BUT_BRACKETS = bytes(byte for byte in range(256) if byte not in b"[]{}")
 #: Brackets needed before the depth is worth counting.
 MAX_NESTING = 64
 
@@ -113,32 +102,22 @@ def _is_json_but_for_size(data: bytes) -> bool:
 
 
 def _needs_exact(data: bytes) -> bool:
-    """Tell whether the bytes may hold a number that orjson would round or respell.
-
-    Bytes are searched for as a whole, never one by one: a regular expression took a third of a batch's time. What
-    only looks like such a number inside a text makes the slower parser run: no harm done.
-    """
-    # The comma stands for the start: a number may be all there is.
-    shapes = b",%b" % data.translate(_SHAPES, _WHITE_SPACE)
-    if _WIDE in shapes or (_MINUS_ZERO in data and _holds_minus_zero(data)):
-        return True
-    place = shapes.find(_FRACTION_OR_EXPONENT)
-    for _ in range(_LOOK_ALIKES):
-        if place < 0:
-            return False
-        # More digits than that before the place would have been found as wide ones already.
-        before = shapes[max(0, place - _LONGEST_BEFORE) : place + 1].rstrip(b"0").removesuffix(b"-")
-        # Other hits are digits and letters inside texts: ids, times.
-        if before.endswith(_BEFORE_VALUE):
-            return True
-        place = shapes.find(_FRACTION_OR_EXPONENT, place + 2)
-    return True
+    """Tell whether JSON holds a number that orjson would round or respell."""
+    bare = _outside_of_texts(data)
+    return (
+        b"." in bare
+        or b"E" in bare
+        or b"-0" in bare
+        or (b"e" in bare and b"e" in bare.replace(b"true", b"").replace(b"false", b""))
+        or _WIDE in bare.translate(_DIGITS)
+    )
 
 
-def _holds_minus_zero(data: bytes) -> bool:
-    """Tell whether a value may begin with -0; every fourth id of the usual form holds these characters too."""
-    squeezed = data.translate(None, _WHITE_SPACE)
-    return squeezed.startswith(_MINUS_ZERO) or any(value in squeezed for value in _MINUS_ZERO_VALUES)
+def _outside_of_texts(data: bytes) -> bytes:
+    """Return what stands between the texts of JSON: bytes cut as a whole, where a pattern would go one by one."""
+    if b"\\" in data:
+        data = data.replace(b"\\\\", b"").replace(b'\\"', b"")
+    return b"".join(data.split(b'"')[::2])
 
 
 def is_deeper(data: bytes, levels: int) -> bool:
@@ -146,18 +125,14 @@ def is_deeper(data: bytes, levels: int) -> bool:
     return data.count(b"[") + data.count(b"{") > levels and _textual_depth(data) > levels
 
 
-_STRING_OR_BRACKET = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[\]{}]', re.DOTALL)
-
-
 def _textual_depth(data: bytes) -> int:
     """Count the deepest open bracket outside of texts, without recursion."""
     depth = deepest = 0
-    for match in _STRING_OR_BRACKET.finditer(data):
-        token = match.group()
-        if token in (b"[", b"{"):
+    for bracket in _outside_of_texts(data).translate(None, _ALL_BUT_BRACKETS):
+        if bracket in b"[{":
             depth += 1
             deepest = max(deepest, depth)
-        elif token in (b"]", b"}"):
+        else:
             depth -= 1
     return deepest
 
@@ -172,7 +147,10 @@ def _default(value: object) -> orjson.Fragment:
 
 def dumps(value: object) -> bytes:
     """Write compact UTF-8 JSON, numbers as they came. Accepts `Raw` for parts that stay bytes."""
-    return _dump(value, 0)
+    try:
+        return orjson.dumps(value, default=_default)
+    except TypeError:
+        return orjson.dumps(_without_wide_integers(value), default=_default)
 
 
 def kept(data: bytes) -> bytes:
@@ -182,14 +160,10 @@ def kept(data: bytes) -> bytes:
 
 def canonical(value: object) -> bytes:
     """Write compact UTF-8 JSON with sorted keys: equal content gives equal bytes."""
-    return _dump(value, orjson.OPT_SORT_KEYS)
-
-
-def _dump(value: object, option: int) -> bytes:
     try:
-        return orjson.dumps(value, default=_default, option=option)
+        return orjson.dumps(value, default=_default, option=orjson.OPT_SORT_KEYS)
     except TypeError:
-        return orjson.dumps(_without_wide_integers(value), default=_default, option=option)
+        return orjson.dumps(_without_wide_integers(value), default=_default, option=orjson.OPT_SORT_KEYS)
 
 
 def _without_wide_integers(value: object) -> object:

@@ -1,6 +1,7 @@
 """Which names a node or variable may have."""
 
 import re
+from functools import lru_cache
 
 from schemas.errors import Rejection
 from schemas.limits import Limits
@@ -38,9 +39,14 @@ def check_spelling(name: str, what: str, limits: Limits) -> None:
             "name_invalid",
             f"{what} {name[:40]!r} has {len(name)} characters; 1 to {limits.name_characters} are allowed",
         )
-    if name != name.strip() or _FORBIDDEN.search(name):
+    if not _is_spelled_well(name):
         raise Rejection(
             "name_invalid",
             f"{what} {name!r} holds white space at an end, a control character or one of . {{ }} |; "
             "it could not be referenced",
         )
+
+
+@lru_cache(maxsize=65536)
+def _is_spelled_well(name: str) -> bool:
+    return name == name.strip() and _FORBIDDEN.search(name) is None

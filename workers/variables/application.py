@@ -17,7 +17,7 @@ from workers.variables.table import ExecutionTable
 _TABLE = "executions"
 _HEARTBEATS_PER_SESSION = 3
 #: The batches of a fetch overlap: one is understood, one committed, one published.
-_BATCHES_PER_FETCH = 6
+_BATCHES_PER_FETCH = 20
 #: Bounds what is handed out again after a kill; each commit is one small request.
 _COMMIT_INTERVAL_S = 0.5
 #: Faust refuses a request time-out below the session time-out.

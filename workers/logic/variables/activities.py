@@ -1,6 +1,7 @@
 """Activities: inputs bound on request, outputs stored flat or as mapped (seed 000)."""
 
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import cast
 
 from schemas.errors import Rejection
@@ -27,6 +28,8 @@ from workers.logic.variables.requests import (
 from workers.logic.variables.step import Step
 
 SCHEDULED = "activity.scheduled"
+#: What `last_output` is after an output. The same words each time: what does not change is not written.
+_FOLLOWS_PREVIOUS = dumps({"previous": True})
 
 
 def scheduled(step: Step, body: JsonObject) -> None:
@@ -95,12 +98,11 @@ def store_output(
     if mapping is None:
         step.set_raw_variable(frame, (activity_id,), data)
         stored = output
-        step.state.write(entries.PREVIOUS, {"frame": frame, "name": activity_id})
+        step.state.write_json(entries.PREVIOUS, _pointer(frame, activity_id))
     else:
         _write_all(step, frame, _mapped(step, frame, mapping, activity_id, output))
         step.state.write(entries.PREVIOUS, {"value": output})
-    # The same words each time: what does not change is not written.
-    step.set_last_output({"previous": True})
+    step.state.write_json(entries.LAST, _FOLLOWS_PREVIOUS)
     if variables:
         _write_all(step, frame, plan_values(variables, own_scope(step, frame), step.limits))
     end_activity(step, activity_id, frame, stored, ended="answered", before=before)
@@ -126,6 +128,11 @@ def check_output(step: Step, activity_id: str, output: JsonValue) -> bytes:
 def _ports(output: JsonValue) -> list[JsonValue]:
     """Return the names of what a mapped output gave, wherever it went: the ports that `after` may ask for."""
     return [name for name, value in output.items() if value is not None] if isinstance(output, dict) else []
+
+
+@lru_cache(maxsize=4096)
+def _pointer(frame: str, activity_id: str) -> bytes:
+    return dumps({"frame": frame, "name": activity_id})
 
 
 def _mapped(step: Step, frame: str, mapping: JsonObject, activity_id: str, output: JsonValue) -> tuple[Write, ...]:

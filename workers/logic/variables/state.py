@@ -176,10 +176,9 @@ class ExecutionState:
 
     def raw(self, entry: str) -> bytes | None:
         """Return the JSON bytes of `entry`, or None."""
-        for changes in (self._changes, self._kept):
-            if entry in changes:
-                return changes[entry]
-        return self._committed.get(entry)
+        if entry in self._changes:
+            return self._changes[entry]
+        return self._raw_before(entry)
 
     def _raw_before(self, entry: str) -> bytes | None:
         return self._kept[entry] if entry in self._kept else self._committed.get(entry)
@@ -257,16 +256,20 @@ class ExecutionState:
     def put_variable(self, entry: str, data: bytes, replaced_bytes: int) -> None:
         """Set a variable, a part of one, or a scratchpad value; what it and its overlays took is `replaced_bytes`."""
         self._head.store_bytes += len(data) - replaced_bytes
-        for deeper in list(self._index.below(entry)):
-            self.remove(deeper)
+        self._remove_below(entry)
         self.write_raw(entry, data)
 
     def drop_variable(self, entry: str) -> None:
         """Delete a variable with what overlays it, or a scratchpad value."""
         self._head.store_bytes -= self.size_of(entry)
-        for deeper in list(self._index.below(entry)):
-            self.remove(deeper)
+        self._remove_below(entry)
         self.remove(entry)
+
+    def _remove_below(self, entry: str) -> None:
+        below = self._index.below(entry)
+        if below:
+            for deeper in list(below):
+                self.remove(deeper)
 
     def clear_frame(self, frame: str) -> None:
         """Delete what one iteration wrote."""
