@@ -15,9 +15,11 @@ EXPECTED = {
     "memory_outcome_made_anew_on_redelivery": (KILLS, {"outcome_changed"}),
     "memory_silent_about_lost_updates": ((), {"lost_update_unreported", "not_linearizable"}),
     "memory_condition_checked_before_the_lock": ((), {"condition_ignored"}),
+    "memory_conversation_read_before_the_lock": ((), {"message_lost"}),
     "variables_acknowledged_before_committed": (KILLS, {"event_lost"}),
     "variables_published_before_committed": (KILLS, {"published_changed", "published_uncommitted"}),
     "variables_published_from_memory_only": (KILLS, {"published_missing"}),
+    "variables_simulated_for_real": ((), {"simulation_leaked"}),
 }
 
 

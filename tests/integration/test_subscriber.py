@@ -86,9 +86,7 @@ async def test_from_the_beginning_everything_is_read_and_reading_ends(
     assert sorted(found) == [0, 1, 2, 3, 4]
 
 
-async def test_records_that_were_published_together_are_all_read(
-    kafka: KafkaConnection, publisher: Publisher
-) -> None:
+async def test_records_that_were_published_together_are_all_read(kafka: KafkaConnection, publisher: Publisher) -> None:
     events = [
         Event(id=f"t-{n}", source="/tests", type="variables.set", subject="run-1", data={"variables": {"n": n}})
         for n in range(5)

@@ -10,6 +10,7 @@ from typing import Any, cast
 from uuid import UUID
 
 from schemas.envelope import Event
+from schemas.exact_json import dumps, loads
 from topics.codec import decode, encode
 
 #: Long enough that a kill falls in between: where the bug lies, nothing is supposed to be able to hurt.
@@ -94,6 +95,22 @@ def memory_condition_checked_before_the_lock() -> None:
     decide._write = almost
 
 
+def memory_conversation_read_before_the_lock() -> None:
+    """A message is put to the list as it was one message ago, as a read before the lock gives it, now and then."""
+    from workers.logic.memory import decide
+
+    add = decide._add_message
+
+    def late(command: Any, request: Any, situation: Any) -> Any:
+        item = situation.item
+        if item.value is not None and item.version % 3 == 0:
+            value = cast("Any", loads(item.value))
+            item = item._replace(value=dumps({**value, "messages": value["messages"][:-1]}))
+        return add(command, request, situation._replace(item=item))
+
+    decide._add_message = late
+
+
 def variables_acknowledged_before_committed() -> None:
     """Faust's plain behaviour: what was handed out counts as done."""
     from workers.variables import worker
@@ -139,6 +156,13 @@ def variables_published_from_memory_only() -> None:
     cast("Any", Decision).outgoing = lambda self: self.fresh
 
 
+def variables_simulated_for_real() -> None:
+    """A simulated run's commands go out like anybody's."""
+    from workers.logic.variables.state import ExecutionState
+
+    cast("Any", ExecutionState).simulated = property(lambda _: False)
+
+
 BUGS: Mapping[str, Callable[[], None]] = {
     bug.__name__: bug
     for bug in (
@@ -147,9 +171,11 @@ BUGS: Mapping[str, Callable[[], None]] = {
         memory_outcome_made_anew_on_redelivery,
         memory_silent_about_lost_updates,
         memory_condition_checked_before_the_lock,
+        memory_conversation_read_before_the_lock,
         variables_acknowledged_before_committed,
         variables_published_before_committed,
         variables_published_from_memory_only,
+        variables_simulated_for_real,
     )
 }
 

@@ -4,7 +4,7 @@ What the workers' edges do is played here in a few lines; what is right or wrong
 """
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from random import Random
@@ -21,17 +21,19 @@ from topics.keys import partition_of
 from topics.records import ReceivedRecord, Record
 from topics.routing import record_of
 from workers.logic.memory.commands import Rules
-from workers.logic.memory.items import Item
-from workers.logic.memory.plan import Stored, plan
+from workers.logic.memory.conversations import Listing
+from workers.logic.memory.items import Item, is_live
+from workers.logic.memory.plan import Stored, needed_listings, plan
+from workers.logic.variables.simulation import NeedsMemory
 from workers.logic.variables.state import ExecutionKey, ExecutionState
-from workers.logic.variables.step import ForkSource
+from workers.logic.variables.step import ForkSource, RealMemory
 from workers.memory import batch as memory_batch
 from workers.memory import intake as memory_intake
 from workers.memory.store import Known as KnownCommands
 from workers.memory.store import StoredOutcome
 from workers.variables import intake
 from workers.variables.batch import INPUTS
-from workers.variables.decision import Facts, decide
+from workers.variables.decision import Decision, Facts, decide
 from workers.variables.parts import cut_before_forks, fork_source, positions_after
 from workers.variables.rows import apply_changes, decode_changes
 from workers.variables.store import Known, Refusal
@@ -122,12 +124,7 @@ class Simulated:
 
     def _decide(self, arrivals: Iterable[intake.Arrival]) -> None:
         arrivals = list(arrivals)
-        states: dict[ExecutionKey, ExecutionState] = {}
-        for arrival in arrivals:
-            head, entries = self.states.get(arrival.execution, (None, {}))
-            states.setdefault(arrival.execution, ExecutionState.load(arrival.execution, head, entries))
-        forks = {arrival.key: self._fork(arrival) for arrival in arrivals if fork_source(arrival) is not None}
-        decision = decide(arrivals, Facts(self.now, DEFAULT_LIMITS, self.revisions, self.refusals, states, forks))
+        states, decision = self._decided(arrivals)
         for fork in decision.inherited:
             source = self._rows_of(ExecutionKey(fork.execution.tenant, fork.source_id))[: fork.revisions]
             self.inherited[fork.execution] = [
@@ -149,6 +146,22 @@ class Simulated:
             changelog += _changelog(key, states[key], entries, changes)
         self.send([*decision.outgoing(), *(letter for _, letter in decision.letters), *changelog])
 
+    def _decided(self, arrivals: Sequence[intake.Arrival]) -> tuple[dict[ExecutionKey, ExecutionState], Decision]:
+        """Decide; again and again, until simulated runs have all that they ask of real memory."""
+        forks = {arrival.key: self._fork(arrival) for arrival in arrivals if fork_source(arrival) is not None}
+        memory = RealMemory(_RULES)
+        while True:
+            states: dict[ExecutionKey, ExecutionState] = {}
+            for arrival in arrivals:
+                head, entries = self.states.get(arrival.execution, (None, {}))
+                states.setdefault(arrival.execution, ExecutionState.load(arrival.execution, head, entries))
+            facts = Facts(self.now, DEFAULT_LIMITS, self.revisions, self.refusals, states, forks, memory)
+            try:
+                return states, decide(arrivals, facts)
+            except NeedsMemory as needs:
+                asked = {address: self.items.get(address, Item(address)) for address in needs.addresses}
+                memory = RealMemory(_RULES, {**memory.items, **asked})
+
     def _fork(self, arrival: intake.Arrival) -> ForkSource:
         source = fork_source(arrival)
         assert source is not None, "asked for forks only"
@@ -166,7 +179,9 @@ class Simulated:
     def _memory_batch(self) -> None:
         taken = memory_intake.take_in(self._take([Topic.MEMORY_COMMANDS]), _RULES)
         self.now_ms += 1
-        stored = Stored(self.items, {key: outcome.digest for key, outcome in self.outcomes.items()})
+        known = {key: outcome.digest for key, outcome in self.outcomes.items()}
+        prefixes = needed_listings(command for _, command in taken.arrivals)
+        stored = Stored(self.items, known, listings={prefix: self._listing(prefix) for prefix in prefixes})
         planned = plan((command for _, command in taken.arrivals), stored, now=self.now, rules=_RULES)
         composed = memory_batch.compose(taken.arrivals, planned, stored, KnownCommands(self.now, self.outcomes))
         self.items.update(planned.items)
@@ -181,6 +196,10 @@ class Simulated:
         for partition, position in taken.positions.items():
             lane = Topic.MEMORY_COMMANDS, partition
             self.applied[lane] = max(self.applied[lane], position)
+
+    def _listing(self, prefix: str) -> Listing:
+        records = [item for item in self.items.values() if item.address.startswith(prefix) and is_live(item, self.now)]
+        return Listing(records, len(records))
 
     # -- the record of it
 
@@ -244,7 +263,8 @@ def simulate(seed: int, *, clients: int = 4, commands: int = 60, runs: int = 6) 
                 racing.remove(client)
         if len(started) < runs and random.random() < 0.2:
             execution_id = f"run-{len(started)}"
-            script = run_script(execution_id, random, earlier=started[:-1])
+            begun = [run for run in started if ExecutionKey("default", run) in system.states]
+            script = run_script(execution_id, random, earlier=begun)
             started.append(execution_id)
             sent += script
             system.publish(*script)

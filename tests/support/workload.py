@@ -9,6 +9,7 @@ from schemas.exact_json import JsonObject, JsonValue
 
 HOT_ITEMS = 4
 HOT_COUNTERS = 2
+HOT_CONVERSATIONS = 2
 WORKFLOW = "torture"
 _TTL_S = 2
 
@@ -20,7 +21,7 @@ def address_of(key: str, subject: str = "hot") -> JsonObject:
 
 @dataclass
 class RacingClient:
-    """One client: it reads, writes what it read on condition or without, counts, appends, forgets.
+    """One client: it reads, writes what it read on condition or without, counts, appends, forgets, talks.
 
     It has one command under way at a time; `next_command` gives it, `take` brings its outcome.
     """
@@ -42,6 +43,8 @@ class RacingClient:
         choice = random.random()
         if choice < 0.15:
             return self._on_counter()
+        if choice > 0.85:
+            return self._on_conversation()
         if choice < 0.22:
             return self._on_cold_item()
         if choice < 0.28:
@@ -59,7 +62,7 @@ class RacingClient:
             return self._command("memory.forget", on=self.key, **fields)
         if choice < 0.55 or seen is None:
             return self._command("memory.read", type="Json", on=self.key)
-        if choice < 0.85:
+        if choice < 0.76:
             merge: JsonObject = {"on_conflict": "merge"} if random.random() < 0.3 else {}
             return self._command(
                 "memory.write", value=self._value(), type="Json", expected_version=seen, on=self.key, **merge
@@ -95,14 +98,33 @@ class RacingClient:
             "memory.write", value=self.count, type="Integer", on=f"cold-{self.random.randrange(10**6)}"
         )
 
+    def _on_conversation(self) -> Event:
+        random = self.random
+        of: JsonObject = {"workflow": WORKFLOW, "id": f"talk-{random.randrange(HOT_CONVERSATIONS)}"}
+        order: JsonObject = {"sort_order": random.choice(["asc", "desc"])}
+        if random.random() < 0.5:
+            order["limit"] = random.randint(1, 8)
+        choice = random.random()
+        if choice < 0.58:
+            role = random.choice(["user", "assistant", "system"])
+            return self._event("conversation.add", **of, role=role, content=f"{self.name} says {self.count}")
+        if choice < 0.8:
+            return self._event("conversation.get", **of, **order)
+        if choice < 0.96:
+            return self._event("conversation.get_all", workflow=WORKFLOW, **order)
+        return self._event("conversation.delete", **of)
+
     def _command(self, event_type: str, *, on: str, **data: JsonValue) -> Event:
         self.key = on
+        return self._event(event_type, **address_of(on), writer={"user_id": self.name}, **data)
+
+    def _event(self, event_type: str, **data: JsonValue) -> Event:
         return Event(
             id=f"{self.name}-{self.count}",
             source=f"/clients/{self.name}",
             type=event_type,
             replykey=self.name,
-            data={**address_of(on), "writer": {"user_id": self.name}, **data},
+            data=dict(data),
         )
 
 
@@ -129,9 +151,9 @@ class Script:
 
 
 def run_script(execution_id: str, random: Random, *, earlier: Sequence[str] = ()) -> list[Event]:
-    """Return a whole run: branches, a loop, conditions, scratchpad, memory on hot items, an end (as a rule).
+    """Return a whole run: branches, a loop, conditions, scratchpad, hot items and conversations, an end (as a rule).
 
-    It may be the fork or the child of one of the `earlier` runs.
+    It may be the fork or the child of one of the `earlier` runs, and a simulation, which must leave memory alone.
     """
     script = Script(execution_id, random)
     started: JsonObject = {
@@ -145,8 +167,10 @@ def run_script(execution_id: str, random: Random, *, earlier: Sequence[str] = ()
     elif earlier and random.random() < 0.2:
         started["parent"] = {"execution_id": random.choice(earlier), "node_id": "child"}
         started["output_mapping"] = {"amount": "{{input.amount}}"}
+    if random.random() < 0.2:
+        started["simulation"] = _simulation(random)
     script.say("execution.started", **started)
-    parts = [_branches, _loop, _memory, _memory, _decision, _scratchpad]
+    parts = [_branches, _loop, _memory, _memory, _conversation, _decision, _scratchpad]
     random.shuffle(parts)
     for part in parts[: random.randint(2, len(parts))]:
         part(script, f"n{len(script.events)}")
@@ -158,6 +182,18 @@ def run_script(execution_id: str, random: Random, *, earlier: Sequence[str] = ()
     elif ending < 0.92:
         script.say("execution.cancelled")
     return script.events
+
+
+def _simulation(random: Random) -> JsonValue:
+    """Return a simulation that sees what belongs to no subject, or the hot items too, or has seeds instead."""
+    choice = random.random()
+    if choice < 0.25:
+        return True
+    simulation: JsonObject = {"subject": {"kind": "case", "id": "hot"}}
+    if choice < 0.6:
+        seed = address_of(f"item-{random.randrange(HOT_ITEMS)}")
+        simulation["memory"] = [{**seed, "type": "Json", "value": {"by": "a seed"}, "version": random.randint(1, 9)}]
+    return simulation
 
 
 def _branches(script: Script, name: str) -> None:
@@ -235,6 +271,17 @@ def _memory(script: Script, name: str) -> None:
         script.say("memory.forget", node_id=f"{name}-forget", **address_of(key))
     if random.random() < 0.3:
         script.say("variables.set", variables={f"version_{name}": f"{{{{{name}-write.version}}}}"})
+
+
+def _conversation(script: Script, name: str) -> None:
+    random = script.random
+    record = f"talk-{random.randrange(HOT_CONVERSATIONS)}"
+    content = f"{script.execution_id} says {name} for {{{{input.amount}}}}"
+    script.say("conversation.add", node_id=f"{name}-add", id=record, role="assistant", content=content)
+    if random.random() < 0.5:
+        script.say("conversation.get", node_id=f"{name}-get", id=record, limit=random.randint(1, 6), sort_order="desc")
+    if random.random() < 0.1:
+        script.say("conversation.delete", node_id=f"{name}-delete", id=record)
 
 
 def _decision(script: Script, name: str) -> None:

@@ -70,6 +70,8 @@ def check_commands(history: History) -> tuple[Verdict, list[Answered]]:
         if key not in accepted:
             event = _event(copies[0])
             verdict.add("outcome_of_nothing", event.type, f"{event.data.get('command_id')} was never commanded")
+    for key in rows.keys() - accepted.keys():
+        verdict.add("outcome_of_nothing", str(key), "its outcome is stored, and it was never commanded")
     answered: list[Answered] = []
     for key, (command, record) in accepted.items():
         name = f"{command.event.type} {command.event.id}"
@@ -81,6 +83,8 @@ def check_commands(history: History) -> tuple[Verdict, list[Answered]]:
         _check_copies(verdict, name, found, derived_id(key, "outcome"), is_conflict=False)
         _check_copies(verdict, name, reports, derived_id(key, "conflict"), is_conflict=True)
         _check_outcome(verdict, name, command, found)
+        if any(report.key != (command.address or "").encode() for report in reports):
+            verdict.add("conflict_wrong", name, "the key of its conflict event is not the item's address")
         row = rows.get(key)
         if row is None:
             verdict.add("history_wrong", name, "the outcome is not in memory_outcomes")

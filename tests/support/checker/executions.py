@@ -4,6 +4,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from math import inf
+from typing import NamedTuple
 from uuid import UUID
 
 from schemas.envelope import Event
@@ -11,16 +13,19 @@ from schemas.errors import Rejection
 from schemas.exact_json import loads
 from schemas.identity import key_of
 from schemas.limits import DEFAULT_LIMITS
+from tests.support.checker.simulations import RealStates, Seen
 from tests.support.checker.verdict import Kind, Verdict
-from tests.support.history import History, RevisionRow, event_of
+from tests.support.history import History, RevisionRow, at_earliest, at_latest, event_of
 from topics import codec
 from topics.catalog import Topic
 from topics.keys import partition_of
+from workers.logic.memory.items import Item, live_version
 from workers.logic.variables import fold
+from workers.logic.variables.simulation import NeedsMemory
 from workers.logic.variables.state import ExecutionKey, ExecutionState
-from workers.logic.variables.step import Context, ForkSource
+from workers.logic.variables.step import Context, ForkSource, RealMemory
 from workers.logic.variables.updates import revised_event
-from workers.variables.rows import encode_changes, encode_outgoing, records_of
+from workers.variables.rows import apply_changes, decode_changes, encode_changes, encode_outgoing, records_of
 
 _INPUTS = (Topic.EXECUTION_EVENTS, Topic.ACTIVITY_OUTPUTS, Topic.MEMORY_RESULTS)
 
@@ -38,11 +43,17 @@ class Modelled:
     revisions: list[int] = field(default_factory=list)
     #: What its revisions must have published: (topic, key, value).
     published: list[tuple[Topic, bytes, bytes]] = field(default_factory=list)
+    simulated: bool = False
+    #: What it read of real memory.
+    seen: list[Seen] = field(default_factory=list)
 
-    def apply(self, event: Event, now: datetime, fork: ForkSource | None) -> fold.Revision | None:
-        """Apply an event to a freshly loaded state."""
+    def apply(
+        self, event: Event, now: datetime, fork: ForkSource | None, memory: Mapping[str, Item]
+    ) -> fold.Revision | None:
+        """Apply an event to a freshly loaded state. Raises `NeedsMemory` where `memory` lacks what it asks for."""
         state = ExecutionState.load(self.key, self.head, dict(self.entries))
-        revision = fold.apply(state, event, context=Context(now, DEFAULT_LIMITS, fork))
+        context = Context(now, DEFAULT_LIMITS, fork, RealMemory(items=memory))
+        revision = fold.apply(state, event, context=context)
         if revision is not None:
             for entry, data in revision.changes.items():
                 if data is None:
@@ -63,7 +74,16 @@ class Cause:
     event: Event
     topic: Topic
     offset: int
+    #: Seconds: it was not there before.
+    since: float
     ordered: bool = True
+
+
+class Published(NamedTuple):
+    """What the logs tell beside the inputs: when each revision was published first, by event id, and real memory."""
+
+    revised: Mapping[str, float]
+    real: RealStates
 
 
 def check_executions(history: History) -> tuple[Verdict, Mapping[ExecutionKey, Modelled]]:
@@ -75,10 +95,13 @@ def check_executions(history: History) -> tuple[Verdict, Mapping[ExecutionKey, M
         rows[ExecutionKey(row.tenant, row.execution_id)].append(row)
     forks = _forked_from(causes)
     models: dict[ExecutionKey, Modelled] = {}
+    published = Published(_first_published(history), RealStates(history))
     for key in _sources_first(rows, forks):
         mine = sorted(rows[key], key=lambda row: row.revision)
         own = _own(key, mine, rows, causes, verdict)
-        models[key] = _replay(key, own, causes, models, forks, verdict)
+        models[key] = _replay(key, own, causes, models, forks, published, verdict)
+        for revision in {revision for source, revision in forks.values() if source == key}:
+            _keep_inherited(models[key], mine, revision)
     _check_heads(history, models, verdict)
     _check_lost(history, causes, models, verdict)
     verdict.counts["executions"] += len(models)
@@ -96,10 +119,19 @@ def _causes(history: History) -> dict[UUID, Cause]:
                 continue
             if partition_of(event.subject.encode(), counts[topic]) == record.partition:
                 key = key_of(event)
-                known = causes.setdefault(key, Cause(event, topic, record.offset))
+                known = causes.setdefault(key, Cause(event, topic, record.offset, at_earliest(record)))
                 if known.topic is not topic:
-                    causes[key] = replace(known, ordered=False)
+                    causes[key] = replace(known, ordered=False, since=min(known.since, at_earliest(record)))
     return causes
+
+
+def _first_published(history: History) -> dict[str, float]:
+    moments: dict[str, float] = {}
+    for record in history.log(Topic.VARIABLE_UPDATES):
+        event = event_of(record)
+        if event is not None:
+            moments.setdefault(event.id, at_latest(record))
+    return moments
 
 
 def _forked_from(causes: Mapping[UUID, Cause]) -> dict[ExecutionKey, tuple[ExecutionKey, int]]:
@@ -147,6 +179,16 @@ def _own(
     return own
 
 
+def _keep_inherited(model: Modelled, mine: Sequence[RevisionRow], revision: int) -> None:
+    """Keep the entries at a revision that the execution itself inherited: a fork of a fork may begin there."""
+    if revision in model.kept or not any(row.revision == revision and row.event_key is None for row in mine):
+        return
+    entries: dict[str, bytes] = {}
+    for row in mine[:revision]:
+        apply_changes(entries, decode_changes(row.changes))
+    model.kept[revision] = entries
+
+
 def _fork_by(row: RevisionRow, causes: Mapping[UUID, Cause]) -> tuple[str, int]:
     """Return the source of the fork that a row starts, and how many revisions it inherits; none as a rule."""
     cause = causes.get(row.event_key) if row.event_key is not None else None
@@ -160,6 +202,7 @@ def _replay(
     causes: Mapping[UUID, Cause],
     models: Mapping[ExecutionKey, Modelled],
     forks: Mapping[ExecutionKey, tuple[ExecutionKey, int]],
+    published: Published,
     verdict: Verdict,
 ) -> Modelled:
     model = Modelled(key)
@@ -188,7 +231,9 @@ def _replay(
                     "revision_order", name, f"revision {row.revision} applies {cause.event.id} after what came later"
                 )
             offsets[cause.topic] = cause.offset
-        if not _matches(model, row, cause.event, _fork_of(key, models, forks), name, verdict):
+        if cause.event.type == "execution.started" and cause.event.data.get("simulation"):
+            model.simulated = True
+        if not _matches(model, row, cause, _fork_of(key, models, forks), published, verdict):
             return model
         if row.revision in keep:
             model.kept[row.revision] = dict(model.entries)
@@ -209,13 +254,17 @@ def _fork_of(
 
 
 def _matches(
-    model: Modelled, row: RevisionRow, event: Event, fork: ForkSource | None, name: str, verdict: Verdict
+    model: Modelled, row: RevisionRow, cause: Cause, fork: ForkSource | None, published: Published, verdict: Verdict
 ) -> bool:
     """Apply a cause to the model and compare what comes of it with the row, byte for byte."""
+    name = f"execution {model.key.tenant}/{model.key.execution_id}"
+    event = cause.event
     body = loads(row.body)
     assert isinstance(body, dict), "written by the fold"
+    now = datetime.fromisoformat(str(body["at"]))
+    real: dict[str, Item] = {}
     try:
-        revision = model.apply(event, datetime.fromisoformat(str(body["at"])), fork)
+        revision = _applied(model, row, event, now, fork, real, published.real, verdict)
     except Rejection as rejection:
         verdict.add("revision_wrong", name, f"revision {row.revision}: the model refuses {event.id}: {rejection}")
         return False
@@ -237,9 +286,39 @@ def _matches(
             )
             return False
     revised = revised_event(model.key, row.revision, key_of(event), body, revision.changes)
+    returned = published.revised.get(revised.id, inf)
+    model.seen += [
+        Seen(f"simulated {event.id}", address, live_version(item, now), cause.since, returned)
+        for address, item in real.items()
+    ]
     model.published.append((Topic.VARIABLE_UPDATES, model.key.execution_id.encode(), codec.encode(revised)))
     model.published += [(record.topic, record.key or b"", record.value or b"") for record in records]
     return True
+
+
+def _applied(
+    model: Modelled,
+    row: RevisionRow,
+    event: Event,
+    now: datetime,
+    fork: ForkSource | None,
+    real: dict[str, Item],
+    states: RealStates,
+    verdict: Verdict,
+) -> fold.Revision | None:
+    """Apply a cause; into `real` goes what a simulated run reads of real memory, as the row tells."""
+    changes = dict(decode_changes(row.changes))
+    while True:
+        try:
+            return model.apply(event, now, fork, real)
+        except NeedsMemory as needs:
+            # No prefixes: no row tells what a simulated run lists, so in the load none does.
+            for address in needs.addresses:
+                name = f"execution {model.key.tenant}/{model.key.execution_id}, revision {row.revision}"
+                item = states.pinned(name, address, changes, verdict)
+                if item is None:
+                    return None
+                real[address] = item
 
 
 def _around(text: bytes, other: bytes) -> str:

@@ -4,7 +4,6 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from math import inf
-from typing import NamedTuple
 
 from schemas.errors import Rejection
 from schemas.exact_json import JsonValue, canonical, loads
@@ -12,8 +11,10 @@ from schemas.identity import derived_id
 from tests.support.checker.commands import Answered
 from tests.support.checker.conflicts import check_conflict, check_no_conflict
 from tests.support.checker.linearizability import NOTHING, UNKNOWN, Kind, Operation, violation_of
+from tests.support.checker.rows import Known, Made, Stored, check_stored, is_conversation, shown_value, stored_rows
+from tests.support.checker.simulations import Seen
 from tests.support.checker.verdict import Verdict
-from tests.support.history import History, ItemRow, VersionRow, event_of
+from tests.support.history import History, ItemRow, event_of
 from topics.catalog import Topic
 from workers.logic.memory.commands import Forget, Update, Write
 from workers.logic.memory.diff import NOTHING as NO_VALUE
@@ -23,33 +24,27 @@ from workers.logic.memory.updates import updated
 _MADE = {"memory.written", "memory.updated"}
 
 
-class Made(NamedTuple):
-    """A version: who made it, and when it ends (seconds)."""
-
-    by: Answered
-    expires: float
-
-
-def check_items(history: History, answered: Sequence[Answered]) -> Verdict:
-    """Check every item that a command named."""
+def check_items(history: History, answered: Sequence[Answered], seen: Iterable[Seen] = ()) -> Verdict:
+    """Check every item that a command named, also by what simulated runs have `seen` there."""
     verdict = Verdict()
     by_address: defaultdict[str, list[Answered]] = defaultdict(list)
     for each in answered:
-        if each.command.address is not None and not each.command.event.type.startswith("conversation."):
+        if each.command.address is not None and not is_conversation(each.command.address):
             by_address[each.command.address].append(each)
-    rows = {row.address: row for row in history.items}
-    versions: defaultdict[str, list[VersionRow]] = defaultdict(list)
-    for version in history.versions:
-        versions[version.address].append(version)
-    previous = _previous_versions(history)
-    for address, mine in by_address.items():
-        item = _Item(address, mine, previous, verdict)
-        item.check(rows.get(address), versions[address])
+    looks: defaultdict[str, list[Seen]] = defaultdict(list)
+    for each in seen:
+        if not is_conversation(each.address):
+            looks[each.address].append(each)
+    rows = stored_rows(history)
+    previous = previous_versions(history)
+    for address in by_address.keys() | looks.keys():
+        item = _Item(address, by_address[address], looks[address], previous, verdict)
+        item.check(rows.get(address, Stored(None, ())))
     verdict.counts["items"] += len(by_address)
     return verdict
 
 
-def _previous_versions(history: History) -> Mapping[str, int]:
+def previous_versions(history: History) -> Mapping[str, int]:
     """Return, by the id of `memory.changed`, the live version that a change found."""
     found = {}
     for record in history.log(Topic.MEMORY_CHANGES):
@@ -66,30 +61,39 @@ def seconds(text: JsonValue) -> float:
 
 class _Item:
     def __init__(
-        self, address: str, answered: Sequence[Answered], previous: Mapping[str, int], verdict: Verdict
+        self,
+        address: str,
+        answered: Sequence[Answered],
+        seen: Sequence[Seen],
+        previous: Mapping[str, int],
+        verdict: Verdict,
     ) -> None:
         self._address = address
         self._answered = answered
+        self._seen = seen
         self._previous = previous
         self._verdict = verdict
         self._made: dict[int, Made] = {}
         #: Values of versions as canonical JSON; that of a merge is unknown until somebody reads it.
         self._values: dict[int, bytes] = {}
         self._removed = 0
-        self._end = max(each.returned for each in answered)
+        self._end = max((each.returned for each in (*answered, *seen)), default=0.0)
 
-    def check(self, row: ItemRow | None, versions: Sequence[VersionRow]) -> None:
+    def check(self, stored: Stored) -> None:
         if not self._collect_chain():
             return
         operations = [operation for each in self._answered if (operation := self._operation(each)) is not None]
         for number, made in self._made.items():
             if made.expires <= self._end:
                 operations.append(Operation(f"expiry of {number}", Kind.REMOVE, made.expires, inf, number))
-        self._check_row(row, versions, operations)
+        operations += [look.operation for look in self._seen]
+        known = Known(self._address, self._made, self._values, self._removed, self._end)
+        row = check_stored(known, stored, self._verdict)
+        operations += [] if row is None else [row]
         complaint = violation_of(operations)
         if complaint is not None:
             self._verdict.add("not_linearizable", self._address, complaint)
-        self._check_sum(row)
+        self._check_sum(stored.row)
 
     # -- the chain
 
@@ -200,7 +204,7 @@ class _Item:
         from_nothing = _updated(request, NO_VALUE)
         if number == 1:
             if result != from_nothing:
-                self._value_wrong(each, f"the first value is {_text(result)}, not {_text(from_nothing)}")
+                self._value_wrong(each, f"the first value is {shown_value(result)}, not {shown_value(from_nothing)}")
             return NOTHING
         if previous is None:
             return UNKNOWN
@@ -210,7 +214,8 @@ class _Item:
         if result == from_nothing:
             return NOTHING
         self._value_wrong(
-            each, f"version {number} is {_text(result)}, from {_text(previous)} it is {_text(from_previous)}"
+            each,
+            f"version {number} is {shown_value(result)}, from {shown_value(previous)} it is {shown_value(from_previous)}",
         )
         return UNKNOWN
 
@@ -221,7 +226,7 @@ class _Item:
             found = canonical(each.outcome.data["value"])
             value = self._values.setdefault(number, found)
             if value != found:
-                self._value_wrong(each, f"version {number} is {_text(value)}, it found {_text(found)}")
+                self._value_wrong(each, f"version {number} is {shown_value(value)}, it found {shown_value(found)}")
 
     def _check_conflicted(self, each: Answered) -> int:
         request = each.command.request
@@ -237,46 +242,6 @@ class _Item:
 
     # -- what is stored
 
-    def _check_row(self, row: ItemRow | None, versions: Sequence[VersionRow], operations: list[Operation]) -> None:
-        newest = max(self._made, default=0)
-        if row is None:
-            if newest:
-                self._verdict.add("item_wrong", self._address, f"version {newest} was made, nothing is stored")
-            return
-        if row.version != newest:
-            self._verdict.add("item_wrong", self._address, f"version {row.version} is stored, {newest} was made last")
-            return
-        changes = newest + self._removed
-        may_expire = any(made.expires <= self._end for made in self._made.values())
-        if row.sequence < changes or (row.sequence > changes and not may_expire):
-            self._verdict.add(
-                "item_wrong", self._address, f"the sequence is {row.sequence}, there were {changes} changes"
-            )
-        if not may_expire:
-            seen = newest if row.value is not None else NOTHING
-            operations.append(Operation("the stored row", Kind.OBSERVE, self._end + 1, self._end + 2, seen))
-        value = self._values.get(newest)
-        if row.value is not None and value is not None and canonical(loads(row.value)) != value:
-            self._verdict.add(
-                "item_wrong", self._address, f"{_text(row.value)} is stored, version {newest} is {_text(value)}"
-            )
-        self._check_versions(row, versions)
-
-    def _check_versions(self, row: ItemRow, versions: Iterable[VersionRow]) -> None:
-        stored = {version.version: version for version in versions if version.version > row.erased_version}
-        for number, made in self._made.items():
-            version = stored.pop(number, None)
-            if number <= row.erased_version or (version is None and made.expires <= self._end):
-                continue
-            if version is None:
-                self._verdict.add("history_wrong", self._address, f"version {number} is not in the history")
-            elif version.command_key != made.by.command.key:
-                self._verdict.add("history_wrong", self._address, f"version {number} is not {made.by.name}'s")
-            elif version.value is not None and self._values.get(number) not in (None, canonical(loads(version.value))):
-                self._verdict.add("history_wrong", self._address, f"version {number} has another value")
-        for number in stored:
-            self._verdict.add("history_wrong", self._address, f"the history has version {number}, which nobody made")
-
     def _check_sum(self, row: ItemRow | None) -> None:
         """A counter that was only incremented holds the sum, whatever the order was."""
         requests = [made.by.command.request for made in self._made.values()]
@@ -289,7 +254,9 @@ class _Item:
         total = sum(int(str(request.operand)) for request in increments)
         self._verdict.counts["counters summed"] += 1
         if loads(row.value) != total:
-            self._verdict.add("sum_wrong", self._address, f"it holds {_text(row.value)}, the increments make {total}")
+            self._verdict.add(
+                "sum_wrong", self._address, f"it holds {shown_value(row.value)}, the increments make {total}"
+            )
 
     def _wrong(self, each: Answered, what: str) -> None:
         self._verdict.add("outcome_wrong", f"{each.name} on {self._address}", what)
@@ -305,7 +272,3 @@ def _updated(request: Update, current: JsonValue | Nothing) -> bytes | None:
         )
     except Rejection:
         return None
-
-
-def _text(value: bytes | None) -> str:
-    return "unknown" if value is None else value.decode()[:80]

@@ -33,7 +33,7 @@ def check_letters(history: History) -> Verdict:
         event = event_of(letters[place][0])
         assert event is not None, "letters are events"
         data = event.data
-        original = base64.b64decode(str(data["value_base64"]))[:300]
+        original = base64.b64decode(str(data["value_base64"] or ""))[:300]
         verdict.add("dead_letter_extra", _name(place), f"{data['code']}: {data['message']}: {original!r}")
     verdict.counts["bad records"] += len(planted)
     return verdict
@@ -53,5 +53,11 @@ def _check_letter(
     assert event is not None, "letters are events"
     if event.data["code"] != code:
         verdict.add("dead_letter_wrong", _name(place), f"the code is {event.data['code']}, not {code}")
-    if base64.b64decode(str(event.data["value_base64"])) != record.value or letters[0].key != record.key:
+    headers = [[name, _base64(value)] for name, value in record.headers]
+    due = _base64(record.value), _base64(record.key), headers, record.key
+    if (*(event.data[part] for part in ("value_base64", "key_base64", "headers")), letters[0].key) != due:
         verdict.add("dead_letter_wrong", _name(place), "the letter does not hold the original")
+
+
+def _base64(value: bytes | None) -> str | None:
+    return None if value is None else base64.b64encode(value).decode()

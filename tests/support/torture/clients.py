@@ -130,7 +130,7 @@ class Load:
         number = self.counts["bad"]
         topic = random.choice([Topic.MEMORY_COMMANDS, Topic.EXECUTION_EVENTS, Topic.ACTIVITY_OUTPUTS])
         key = f"bad-{number}"
-        choice = random.randrange(4)
+        choice = random.randrange(5)
         if choice == 0 and self._settled:
             event = random.choice(self._settled)
             other = Event(
@@ -146,6 +146,11 @@ class Load:
             # A run's output may have gone to either topic; only the one of its first copy is ordered after that.
             topic, value, code = record.topic, encode(other), "id_reused"
             key = (record.key or b"").decode()
+        elif choice == 4 and self._begun:
+            run = random.choice(self._begun)
+            again: JsonObject = {"workflow": {"name": "torture"}}
+            start = Event(id=key, source="/nuisance", type="execution.started", subject=run, data=again)
+            topic, key, value, code = Topic.EXECUTION_EVENTS, run, encode(start), "already_started"
         elif choice == 1:
             stranger = Event(id=key, source="/nuisance", type="memory.wriet", subject=key, data={})
             value, code = encode(stranger), "unknown_type"
@@ -183,4 +188,14 @@ class Load:
 
 def _other_content(event: Event, number: int) -> JsonObject:
     """Return fields that make the content another one and keep it valid."""
-    return {"event": number} if event.type == "execution.started" else {"writer": {"node_id": f"thief-{number}"}}
+    match event.type:
+        case "execution.started":
+            return {"event": number}
+        case "conversation.add":
+            return {"content": f"a thief says {number}"}
+        case "conversation.delete":
+            return {"id": f"stolen-{number}"}
+        case "conversation.get" | "conversation.get_all":
+            return {"limit": 1000 + number}
+        case _:
+            return {"writer": {"node_id": f"thief-{number}"}}

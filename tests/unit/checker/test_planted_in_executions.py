@@ -183,6 +183,19 @@ def test_a_dead_letter_with_other_bytes_or_code_is_found(history):
     assert len([violation for violation in verdict.violations if violation.kind == "dead_letter_wrong"]) == 2
 
 
+def test_a_dead_letter_without_the_headers_is_found(history):
+    letter = history.log(Topic.DEAD_LETTERS)[0]
+    event = event_of(letter)
+    assert event is not None
+    without = encode(replace(event, data={**event.data, "headers": []}))
+    history.logs[Topic.DEAD_LETTERS] = [
+        record._replace(value=without) if record.value == letter.value else record
+        for record in history.log(Topic.DEAD_LETTERS)
+    ]
+
+    found(history, "dead_letter_wrong")
+
+
 def test_an_event_that_kafka_acknowledged_and_no_log_holds_is_found(history):
     history.acknowledged.add((Topic.MEMORY_COMMANDS, b"gone"))
 

@@ -276,3 +276,28 @@ def test_a_compacted_topic_that_ends_with_an_older_state_is_found(history):
     history.logs[Topic.MEMORY_CHANGES].append(first)
 
     found(history, "published_stale")
+
+
+def test_a_stored_outcome_of_a_command_that_never_was_is_found(history):
+    row = history.outcomes[3]
+    history.outcomes.append(row._replace(command_key=type(row.command_key)(int=7)))
+
+    found(history, "outcome_of_nothing")
+
+
+def test_a_conflict_event_with_the_key_of_another_item_is_found(history):
+    log = history.logs[Topic.MEMORY_CONFLICTS]
+    log[0] = log[0]._replace(key=b"default/shared/-/case/hot/another")
+
+    found(history, "conflict_wrong")
+
+
+def test_a_write_that_says_it_saw_what_its_run_did_not_see_is_found(history):
+    write = next(
+        event
+        for record in history.log(Topic.MEMORY_COMMANDS)
+        if (event := event_of(record)) is not None and event.subject and event.data.get("read_version")
+    )
+    rewrite(history, Topic.MEMORY_COMMANDS, write.id, lambda data: data.update(read_version=None))
+
+    found(history, "read_version_wrong")
