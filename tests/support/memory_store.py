@@ -13,6 +13,7 @@ from workers.logic.memory.conversations import RECORD_TYPE, Listing
 from workers.logic.memory.conversions import BUILT_IN
 from workers.logic.memory.decide import Decision
 from workers.logic.memory.events import conflict_event, outcome_event
+from workers.logic.memory.expiry import purge
 from workers.logic.memory.items import Item, Version, is_live
 from workers.logic.memory.plan import Plan, Stored, entry_of, needed_bases, needed_listings, plan
 from workers.logic.memory.types import TypeRegistry
@@ -72,6 +73,19 @@ class Tables:
         for decision in planned.decisions:
             self.known[decision.command.key] = decision.command.digest
         return planned
+
+    def purge(self) -> None:
+        """Do what the sweep does."""
+        overdue = sorted(key for key, version in self.versions.items() if version.expires_at <= self.now)
+        step = purge(overdue, self.items, self.now)
+        for item in step.items:
+            self.items[item.address] = item
+        gone = set(step.versions)
+        self.versions = {
+            key: version
+            for key, version in self.versions.items()
+            if key not in gone and key[1] > self.items[key[0]].erased_version
+        }
 
     def _listing(self, prefix: str) -> Listing:
         there = [

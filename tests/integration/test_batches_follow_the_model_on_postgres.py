@@ -1,0 +1,173 @@
+"""The same random commands and the same plain model as for the pure plan, over real batches and real tables.
+
+The database's clock is ours: `clock_timestamp` is found in a schema of the test before PostgreSQL's own.
+"""
+
+import asyncio
+from collections.abc import Coroutine, Iterator, Sequence
+from datetime import timedelta
+from typing import TypeVar
+
+import pytest
+from hypothesis import settings
+from hypothesis.stateful import run_state_machine_as_test
+from pydantic import SecretStr
+
+from schemas.envelope import Event
+from schemas.exact_json import loads
+from tests.support.memory_machine import MemoryMachine, Row, Told, name_of
+from tests.support.memory_store import RULES, START
+from topics.catalog import Topic
+from topics.codec import decode, encode
+from topics.records import ReceivedRecord, Record
+from workers.logic.memory.plan import Seen
+from workers.memory.batch import Committed, MemoryBatches
+from workers.memory.intake import take_in
+from workers.memory.publication import Publication
+from workers.memory.sweep import Sweep
+from workers.runtime.health import Health
+from workers.runtime.postgres import BY_KEY, Database
+
+_RETENTION = timedelta(days=8)
+_Found = TypeVar("_Found")
+_CLOCK = f"""
+    CREATE SCHEMA test_clock;
+    CREATE TABLE test_clock.now AS SELECT timestamptz '{START.isoformat()}' AS moment;
+    CREATE FUNCTION test_clock.clock_timestamp() RETURNS timestamptz LANGUAGE sql STABLE
+        AS 'SELECT moment FROM test_clock.now'
+"""
+
+
+class PostgresMemory:
+    """The memory worker's batches and sweep, without Kafka. One for all examples: each has a workflow of its own."""
+
+    def __init__(self, database: Database, loop: asyncio.AbstractEventLoop) -> None:
+        self.second = 0
+        self.workflow = ""
+        self._examples = 0
+        self._loop = loop
+        self._database = database
+        self._offset = 0
+        self._batches = MemoryBatches(database, RULES, group="test.memory", outcome_retention=_RETENTION)
+        #: Command -> its outcome and conflict, byte for byte.
+        self._published: dict[str, list[bytes]] = {}
+        stop, health = asyncio.Event(), Health("memory")
+        publication = Publication(database, None, health=health, stop=stop)  # type: ignore[arg-type]
+        self._sweep = Sweep(database, publication, health=health, stop=stop, outcome_retention=_RETENTION)
+
+    def begin(self) -> "PostgresMemory":
+        """Give the memory to the next example."""
+        self._examples += 1
+        self.workflow = f"w{self._examples}"
+        return self
+
+    def run(self, coroutine: Coroutine[object, object, _Found]) -> _Found:
+        return self._loop.run_until_complete(coroutine)
+
+    def apply(self, events: Sequence[Event]) -> list[Told | Seen]:
+        if not events:
+            return []
+        records = [
+            ReceivedRecord(Topic.MEMORY_COMMANDS, 0, self._offset + place, None, encode(event), (), 0)
+            for place, event in enumerate(events)
+        ]
+        self._offset += len(events)
+        committed = self.run(self._batches.apply(take_in(records, RULES), {}))
+        reused = {decode(letter.record.value or b"").data["offset"] for letter in committed.letters}
+        published = _by_command(committed)
+        told: list[Told | Seen] = []
+        here: set[str] = set()
+        for record, event in zip(records, events, strict=True):
+            if record.offset in reused:
+                told.append(Seen.REUSED)
+            elif event.id in here:
+                told.append(Seen.IN_BATCH)
+            elif event.id in self._published:
+                again = published[event.id]
+                assert again == self._published[event.id] * (len(again) // len(self._published[event.id]))
+                told.append(Seen.BEFORE)
+            else:
+                here.add(event.id)
+                told.append(_told(published[event.id]))
+        self._published.update({command: published[command] for command in here})
+        return told
+
+    def pass_time(self, seconds: int) -> None:
+        self.second += seconds
+        self.run(self._fetch("UPDATE test_clock.now SET moment = moment + make_interval(secs => $1)", float(seconds)))
+
+    def sweep(self) -> None:
+        self.run(self._sweep_once())
+
+    async def _sweep_once(self) -> None:
+        await self._sweep._until_done(self._sweep._expire)
+        await self._sweep._until_done(self._sweep._erase)
+
+    def rows(self) -> dict[str, Row]:
+        below = f"default/workflow/{self.workflow}/%"
+        found = {
+            name_of(row["address"]): Row(
+                row["version"], row["sequence"], loads(row["value"] or b"null"), bool(row["live"]), {}
+            )
+            for row in self.run(
+                self._fetch(
+                    "SELECT *, expires_at > clock_timestamp() AS live FROM memory_items WHERE address LIKE $1", below
+                )
+            )
+        }
+        for row in self.run(self._fetch(_KEPT, below)):
+            kept = found[name_of(row["address"])].kept
+            kept[row["version"]] = None if row["value"] is None else loads(row["value"])
+        return found
+
+    async def _fetch(self, query: str, *arguments: object) -> list[dict[str, object]]:
+        async with self._database.session() as connection:
+            return [dict(row) for row in await connection.fetch(query, *arguments)]
+
+
+#: The view's text, under our clock: the view itself was made with PostgreSQL's.
+_KEPT = """
+    SELECT v.address, v.version, v.value
+      FROM memory_versions AS v
+      JOIN memory_items AS i USING (address)
+     WHERE v.address LIKE $1 AND v.version > i.erased_version AND v.expires_at > clock_timestamp()
+"""
+
+
+def _by_command(committed: Committed) -> dict[str, list[bytes]]:
+    """Return what was published of each command: its outcome, and the race that it met."""
+    found: dict[str, list[bytes]] = {}
+    for record in committed.outgoing:
+        if record.topic in (Topic.MEMORY_RESULTS, Topic.MEMORY_CONFLICTS):
+            found.setdefault(str(decode(_value(record)).data["command_id"]), []).append(_value(record))
+    return found
+
+
+def _value(record: Record) -> bytes:
+    assert record.value is not None, "outcomes and conflicts are no tombstones"
+    return record.value
+
+
+def _told(published: list[bytes]) -> Told:
+    outcome, *conflicts = (decode(value) for value in published)
+    return Told(outcome.type, outcome.data, conflicts[0].data if conflicts else None)
+
+
+@pytest.fixture
+def memory(database: str) -> Iterator[PostgresMemory]:
+    loop = asyncio.new_event_loop()
+    session = {**BY_KEY, "search_path": "test_clock, public, pg_catalog"}
+    opened = Database(SecretStr(database), pool_size=2, application_name="test", session=session)
+    loop.run_until_complete(opened.open())
+    memory = PostgresMemory(opened, loop)
+    for statement in _CLOCK.split(";"):
+        memory.run(memory._fetch(statement))
+    yield memory
+    loop.run_until_complete(opened.close())
+    loop.close()
+
+
+def test_batches_on_postgres_follow_the_model(memory: PostgresMemory) -> None:
+    run_state_machine_as_test(
+        lambda: MemoryMachine(memory.begin()), settings=settings(max_examples=100, stateful_step_count=50)
+    )
