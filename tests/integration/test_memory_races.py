@@ -104,6 +104,36 @@ async def test_a_worker_killed_at_any_point_applies_each_command_once(memory: Me
         assert max(copies.values()) == 2
 
 
+async def test_a_worker_killed_while_it_answers_for_a_killed_one_applies_each_command_once(memory: Memory) -> None:
+    increments = [command("memory.update", type="Integer", operation="increment") for _ in range(200)]
+    await memory.publish(*increments)
+    for point in ("after_commit", "in_recovery"):
+        process = await memory.start_worker(crash_at=point, batch_size=100)
+        assert await asyncio.wait_for(process.wait(), TIMEOUT_S) == 137
+    await memory.start_worker(batch_size=100)
+
+    outcomes = await memory.outcomes([event.id for event in increments])
+    assert [outcomes[event.id].data["version"] for event in increments] == list(range(1, 201))
+    await _nothing_is_left_over(memory, len(increments))
+
+
+@pytest.mark.parametrize("passing", [3, 4])
+async def test_a_worker_killed_while_partitions_move_applies_each_command_once(memory: Memory, passing: int) -> None:
+    """It joined in the first two passes; the third gives its partitions back, the fourth gets what is left of them."""
+    increments = [command("memory.update", type="Integer", operation="increment") for _ in range(300)]
+    process = await memory.start_worker(crash_at=f"in_rebalance:{passing}", batch_size=20)
+    await memory.publish(*increments[:20])
+    await memory.outcomes([event.id for event in increments[:20]])
+
+    await memory.start_worker(batch_size=20)
+    await memory.publish(*increments[20:])
+    assert await asyncio.wait_for(process.wait(), TIMEOUT_S) == 137
+
+    outcomes = await memory.outcomes([event.id for event in increments])
+    assert [outcomes[event.id].data["version"] for event in increments] == list(range(1, 301))
+    await _nothing_is_left_over(memory, len(increments))
+
+
 async def _nothing_is_left_over(memory: Memory, commands: int) -> None:
     """The oracles at rest: one row a command, copies byte for byte the same, a whole history, positions at the end."""
     (row,) = await memory.fetch("SELECT count(*) FROM memory_outcomes")

@@ -75,6 +75,40 @@ async def test_a_kill_at_any_point_neither_loses_nor_repeats(variables: Edge, po
     assert await assert_table_is_right_or_behind(variables) > 0
 
 
+async def test_a_kill_while_the_table_is_recovered_neither_loses_nor_repeats(variables: Edge) -> None:
+    events = some_runs(60)
+    worker = await variables.start_worker(ended_grace_s="3600")
+    await variables.publish(events[:200])
+    await variables.drained()
+    await worker.kill()
+
+    recovering = await variables.start_worker(crash_at="in_recovery", ended_grace_s="3600")
+    await variables.publish(events[200:])
+    assert await recovering.exit_code() == 137
+    await variables.start_worker(ended_grace_s="3600")
+    await variables.drained()
+
+    await assert_whole(variables, events)
+    assert await assert_table_is_right_or_behind(variables) > 0
+
+
+@pytest.mark.parametrize("passing", [3, 4])
+async def test_a_kill_while_partitions_move_neither_loses_nor_repeats(variables: Edge, passing: int) -> None:
+    """It joined in the first two passes; the third gives its partitions back, the fourth gets what is left of them."""
+    events = some_runs(60)
+    worker = await variables.start_worker(crash_at=f"in_rebalance:{passing}", ended_grace_s="3600")
+    await variables.publish(events[:200])
+    await variables.drained()
+
+    await variables.start_worker(ended_grace_s="3600")
+    await variables.publish(events[200:])
+    assert await worker.exit_code() == 137
+    await variables.drained()
+
+    await assert_whole(variables, events)
+    assert await assert_table_is_right_or_behind(variables) > 0
+
+
 async def test_a_dead_letter_that_a_crash_swallowed_is_sent_at_the_next_delivery(variables: Edge) -> None:
     refused = event("run", "execution.started", {"workflow": {"name": "other"}, "input": {}}, "again")
     worker = await variables.start_worker(crash_at="after_commit")

@@ -179,6 +179,8 @@ class MemoryWorker:
                     reading = asyncio.create_task(reader.next())
                     committed = await self._apply(batch)
                     pass_point("after_commit")
+                    if committed.replayed:
+                        pass_point("in_recovery")
                     if publishing is not None:
                         await publishing
                     publishing = asyncio.create_task(self._finish(consumer, batch, committed))
@@ -309,6 +311,7 @@ class Rebalances(ConsumerRebalanceListener):  # type: ignore[misc] # aiokafka ha
 
     async def on_partitions_revoked(self, revoked: set[TopicPartition]) -> None:
         """Let the batch at hand be acknowledged, if it can be soon: the next owner then has nothing to replay."""
+        pass_point("in_rebalance")
         try:
             async with asyncio.timeout(self._drain_s):
                 await self._idle.wait()
@@ -320,6 +323,7 @@ class Rebalances(ConsumerRebalanceListener):  # type: ignore[misc] # aiokafka ha
 
     async def on_partitions_assigned(self, assigned: set[TopicPartition]) -> None:
         """Look the fences up again: others may have moved them meanwhile."""
+        pass_point("in_rebalance")
         try:
             self._batches.forget_positions(tp.partition for tp in assigned)
         except BaseException as error:

@@ -1,4 +1,13 @@
-"""Named points at which the process ends itself as `kill -9` would: crash tests name one and its pass."""
+"""Named points at which the process ends itself as `kill -9` would: crash tests name one and its pass.
+
+| point | where a worker passes it |
+|---|---|
+| `before_commit`, `after_commit`, `after_publish` | in each batch |
+| `after_changelog` | in each batch of the variable worker |
+| `before_publishing_expiry` | when expired items are gone and nobody knows it yet |
+| `in_recovery` | the variable worker: after each fetch of its table; the memory worker: with answers of a killed one |
+| `in_rebalance` | when partitions are about to leave, and when they have come: both also when it joins |
+"""
 
 import os
 

@@ -24,6 +24,7 @@ from schemas.exact_json import kept
 from topics.catalog import Topic
 from topics.records import Record
 from workers.logic.variables.state import ExecutionKey, ExecutionState
+from workers.runtime.crash_points import pass_point
 from workers.variables.driver import Fetch
 
 #: Revision, checksum of the entries, whether the execution has ended; the fold's own head follows.
@@ -98,6 +99,7 @@ class ExecutionStore(Store[bytes, bytes]):
             for key, value in changelog_records(event):
                 recover(executions, key, value)
             self.offsets[event.message.partition] = event.message.offset
+        pass_point("in_recovery")
 
     async def on_rebalance(
         self,
@@ -112,6 +114,7 @@ class ExecutionStore(Store[bytes, bytes]):
         for partition in (self.partitions.keys() | self.offsets.keys()) - mine:
             self.partitions.pop(partition, None)
             self.offsets.pop(partition, None)
+        pass_point("in_rebalance")
 
     async def on_recovery_completed(self, active_tps: set[TP], standby_tps: set[TP]) -> None:
         """Nothing to do: partitions that are not ours were dropped already."""

@@ -183,6 +183,7 @@ class _Session:
 
     async def _on_partitions_revoked(self, *_: object, **__: object) -> None:
         self._assigned = False
+        crash_points.pass_point("in_rebalance")
 
     async def _on_rebalance_complete(self, *_: object, **__: object) -> None:
         self._assigned = True

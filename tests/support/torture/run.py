@@ -59,6 +59,8 @@ class Report:
     #: What shows that the faults bit.
     seen: Counter[str] = field(default_factory=Counter)
     surprises: list[str] = field(default_factory=list)
+    #: What these parts cannot suffer, by name.
+    left_out: Sequence[str] = ()
     lasted_s: float = 0.0
 
     def lines(self) -> list[str]:
@@ -71,6 +73,7 @@ class Report:
             f"seed {self.plan.seed}, {self.lasted_s:.0f} s",
             f"operations: {self.operations.total()} ({counted(self.operations)})",
             f"faults: {self.faults.total()} ({counted(self.faults)})",
+            *(f"left out: {fault}" for fault in self.left_out),
             f"seen: {counted(self.seen)}",
             *(f"surprise: {surprise}" for surprise in self.surprises),
             f"verdict: {self.verdict}",
@@ -113,7 +116,15 @@ async def torture(plan: Plan) -> Report:
         seen["copies of outcomes"] = verdict.counts["outcome copies"] - verdict.counts["commands"]
         seen["unanswered for a minute"] = load.unanswered
         return Report(
-            plan, verdict, history, load.counts, faults.counts, seen, found.surprises, time.monotonic() - began
+            plan,
+            verdict,
+            history,
+            load.counts,
+            faults.counts,
+            seen,
+            found.surprises,
+            faults.left_out,
+            time.monotonic() - began,
         )
 
 
