@@ -1,9 +1,10 @@
-"""PostgreSQL away, in front of a worker that goes on when it is back."""
+"""PostgreSQL or Kafka away, in front of a worker that goes on when it is back."""
 
 import asyncio
 import contextlib
 import socket
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Self
 from urllib.parse import urlsplit, urlunsplit
 
@@ -11,6 +12,7 @@ import aiohttp
 import pytest_asyncio
 
 from tests.support.memory import Memory, command, memory_on, until
+from workers.embedded.kafka import EmbeddedKafka
 
 
 class Door:
@@ -111,6 +113,21 @@ async def _ready(port: int, status: int) -> bool | None:
             async with session.get(f"http://127.0.0.1:{port}/readyz") as answer:
                 return True if answer.status == status else None
     return None
+
+
+async def test_an_idle_worker_notices_that_kafka_is_away(database: str, topic_prefix: str, tmp_path: Path) -> None:
+    async with (
+        EmbeddedKafka(tmp_path, port=None) as broker,
+        memory_on(broker.bootstrap_servers, database, topic_prefix) as memory,
+    ):
+        health_port = _free_port()
+        process = await memory.start_worker(health_host="127.0.0.1", health_port=health_port)
+        await until(lambda: _ready(health_port, 200))
+
+        await broker.stop()
+
+        await until(lambda: _ready(health_port, 503))
+        assert process.returncode is None
 
 
 async def test_a_worker_that_is_asked_to_stop_ends_in_good_order(memory: Memory) -> None:

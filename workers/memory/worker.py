@@ -20,11 +20,12 @@ from workers.memory.intake import WORKER, Intake
 from workers.memory.publication import Publication
 from workers.memory.reading import Batch, InFlight, Reader
 from workers.memory.sweep import Sweep
-from workers.runtime import crash_points
+from workers.runtime import crash_points, membership
 from workers.runtime.crash_points import pass_point
 from workers.runtime.failures import crash
 from workers.runtime.health import Health, serve
 from workers.runtime.logs import batch_logger
+from workers.runtime.membership import Membership
 from workers.runtime.migrations import missing_migrations
 from workers.runtime.plugins import load_types
 from workers.runtime.postgres import BY_KEY, Database
@@ -45,7 +46,7 @@ async def run(settings: Settings, stop: asyncio.Event) -> None:
     Raises `UsageError` for a plug-in that cannot be used, a schema that lacks migrations, or a port that is taken.
     """
     crash_points.configure(settings.crash_at)
-    health = Health(WORKER, ("kafka", "postgres"))
+    health = Health(WORKER, ("kafka", "postgres", membership.CHECK))
     rules = Rules(types=load_types())
     async with AsyncExitStack() as resources:
         port = await resources.enter_async_context(serve(health, settings.health_host, settings.health_port))
@@ -139,12 +140,14 @@ class MemoryWorker:
         #: Positions whose every consequence is acknowledged, not yet told to Kafka.
         self._finished: dict[TopicPartition, int] = {}
         self._in_flight = InFlight()
+        self._membership = Membership(health)
 
     async def work(self) -> None:
         """Work until stopped. A failure that is nobody's outage ends the process."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._guarded(self._sweep.run(self._settings.purge_interval_s), "sweep"))
             tasks.create_task(self._guarded(self._consume(), "batch"))
+            tasks.create_task(self._membership.watch(self._stop))
 
     async def _guarded(self, work: Coroutine[object, object, None], during: str) -> None:
         try:
@@ -221,7 +224,9 @@ class MemoryWorker:
                 heartbeat_interval_ms=session_ms // _HEARTBEATS_PER_SESSION,
                 max_poll_interval_ms=_MAX_POLL_INTERVAL_MS,
             )
-            rebalances = Rebalances(self._batches, self._in_flight.idle, drain_s=session_ms / 2000)
+            rebalances = Rebalances(
+                self._batches, self._in_flight.idle, consumer, self._membership, drain_s=session_ms / 2000
+            )
             consumer.subscribe([self._connection.wire_name(Topic.MEMORY_COMMANDS)], listener=rebalances)
             try:
                 await consumer.start()
@@ -298,9 +303,19 @@ class MemoryWorker:
 class Rebalances(ConsumerRebalanceListener):  # type: ignore[misc] # aiokafka has no types
     """What happens when partitions move. aiokafka logs and drops what a listener raises: this one keeps it."""
 
-    def __init__(self, batches: MemoryBatches, idle: asyncio.Event, *, drain_s: float) -> None:
+    def __init__(
+        self,
+        batches: MemoryBatches,
+        idle: asyncio.Event,
+        consumer: AIOKafkaConsumer,
+        membership: Membership,
+        *,
+        drain_s: float,
+    ) -> None:
         self._batches = batches
         self._idle = idle
+        self._consumer = consumer
+        self._membership = membership
         self._drain_s = drain_s
         self._failure: BaseException | None = None
 
@@ -312,6 +327,7 @@ class Rebalances(ConsumerRebalanceListener):  # type: ignore[misc] # aiokafka ha
     async def on_partitions_revoked(self, revoked: set[TopicPartition]) -> None:
         """Let the batch at hand be acknowledged, if it can be soon: the next owner then has nothing to replay."""
         pass_point("in_rebalance")
+        self._membership.left()
         try:
             async with asyncio.timeout(self._drain_s):
                 await self._idle.wait()
@@ -324,6 +340,8 @@ class Rebalances(ConsumerRebalanceListener):  # type: ignore[misc] # aiokafka ha
     async def on_partitions_assigned(self, assigned: set[TopicPartition]) -> None:
         """Look the fences up again: others may have moved them meanwhile."""
         pass_point("in_rebalance")
+        # aiokafka forgets who leads the group when heartbeats fail.
+        self._membership.joined(lambda: self._consumer._coordinator.coordinator_id is not None)  # noqa: SLF001
         try:
             self._batches.forget_positions(tp.partition for tp in assigned)
         except BaseException as error:

@@ -12,9 +12,10 @@ from topics.connection import KafkaConnection
 from topics.publisher import Publisher
 from topics.records import ReceivedRecord
 from workers.logic.memory.commands import Rules
-from workers.runtime import crash_points, failures
+from workers.runtime import crash_points, failures, membership
 from workers.runtime.health import Health, serve
 from workers.runtime.logs import batch_logger
+from workers.runtime.membership import Membership
 from workers.runtime.plugins import load_types
 from workers.runtime.postgres import BY_KEY, Database
 from workers.runtime.retry import Stopping, retry
@@ -27,11 +28,10 @@ from workers.variables.retention import delete_finished
 from workers.variables.store import Lane
 
 WORKER = "variables"
-_CHECKS = ("kafka", "postgres", "partitions")
+_CHECKS = ("kafka", "postgres", membership.CHECK)
 #: How often ended executions are looked for, at most; refusals are forgotten at every hundredth look.
 _EVICTION_INTERVAL_S = 10.0
 _LOOKS_PER_FORGETTING = 100
-_WATCH_INTERVAL_S = 0.5
 
 
 async def run(settings: Settings, stop: asyncio.Event) -> None:
@@ -92,7 +92,7 @@ class _Session:
         self._database = database
         self._health = health
         self._stop = stop
-        self._assigned = False
+        self._membership = Membership(health)
         self._connection = settings.kafka()
         self._app: VariablesApp = build_app(settings)
         table = register(self._app, settings, self._handle)
@@ -114,7 +114,12 @@ class _Session:
         app = self._app
         tasks = [
             asyncio.create_task(coroutine)
-            for coroutine in (self._stop.wait(), self._start_and_watch(), self._tidy(), self._watch_group())
+            for coroutine in (
+                self._stop.wait(),
+                self._start_and_watch(),
+                self._tidy(),
+                self._membership.watch(self._stop),
+            )
         ]
         try:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -125,7 +130,7 @@ class _Session:
             await app.stop()
             await asyncio.gather(*tasks[1:], return_exceptions=True)
             tasks[0].cancel()
-        self._health.red("partitions", "not in the group")
+        self._health.red(membership.CHECK, "not in the group")
         if error is not None and not isinstance(error, Stopping):
             down = broker_error(error, self._connection.bootstrap_servers)
             if down is None:
@@ -170,23 +175,12 @@ class _Session:
         if deleted:
             batch_logger(WORKER).info("finished executions deleted", action="retention", executions=deleted)
 
-    async def _watch_group(self) -> None:
-        """Say whether this worker has partitions and a broker that leads its group."""
-        while True:
-            if not self._assigned:
-                self._health.red("partitions", "a rebalance is under way")
-            elif not cast("FetchConsumer", self._app.consumer).coordinator_answers:
-                self._health.red("partitions", "the broker that leads the group does not answer")
-            else:
-                self._health.green("partitions")
-            await asyncio.sleep(_WATCH_INTERVAL_S)
-
     async def _on_partitions_revoked(self, *_: object, **__: object) -> None:
-        self._assigned = False
         crash_points.pass_point("in_rebalance")
+        self._membership.left()
 
     async def _on_rebalance_complete(self, *_: object, **__: object) -> None:
-        self._assigned = True
+        self._membership.joined(lambda: cast("FetchConsumer", self._app.consumer).coordinator_answers)
 
 
 def _received(fetch: Fetch, connection: KafkaConnection) -> tuple[list[ReceivedRecord], Mapping[Lane, int]]:
