@@ -17,7 +17,8 @@ _LINE_CHARACTERS = 40
 def conflict_line(conflict: MemoryConflictDetected) -> str:
     """Return a race in one line: who met whom, what became of it, and the values, shortened."""
     loser = name_of(conflict.attempted.writer)
-    expected = "" if conflict.expected_version is None else f" expected version {conflict.expected_version} but"
+    knew = "had seen" if conflict.kind == "lost_update" else "expected"
+    expected = "" if conflict.expected_version is None else f" {knew} version {conflict.expected_version} but"
     sides = (("base", conflict.base), ("current", conflict.current), ("attempted", conflict.attempted))
     values = ", ".join(f"{name} {_value(side, _LINE_CHARACTERS)}" for name, side in sides if side is not None)
     return (

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 from schemas.address import parse_address
 from schemas.exact_json import Raw, loads
-from schemas.memory import KnownWriter
+from schemas.memory import KnownWriter, MemoryChanged
 from workers.cli.output import short
 from workers.logic.memory.items import Item, Version
 
@@ -65,6 +65,15 @@ def version_row(version: Version) -> tuple[str, ...]:
         full_name(version.writer),
         moment(version.written_at),
     )
+
+
+def change_line(change: MemoryChanged) -> str:
+    """Return a change in one line: which version came after which, of whom, and the value, shortened."""
+    by = "" if change.writer is None else f" by {name_of(change.writer)}"
+    if change.change != "written":
+        return f"{change.address}  {change.change}, it was version {change.previous_version}{by}"
+    before = f" after {change.previous_version}" if change.previous_version else ""
+    return f"{change.address}  written version {change.version}{before}{by} = {short(change.value)}"
 
 
 def name_of(writer: KnownWriter | None) -> str:

@@ -21,6 +21,7 @@ from workers.cli.executions import look_at
 from workers.cli.item_views import (
     ITEM_COLUMNS,
     VERSION_COLUMNS,
+    change_line,
     item_document,
     item_row,
     version_document,
@@ -202,8 +203,7 @@ async def _watch(settings: Settings, address: str | None, tenant: str, start: St
                 continue
             change = received.data
             assert isinstance(change, MemoryChanged)
-            value = "" if change.change != "written" else f" = {short(change.value)}"
-            say(f"{change.address}  {change.change} version {change.version}{value}")
+            say(change_line(change))
 
 
 @app.command("conflicts")

@@ -5,11 +5,11 @@ from hypothesis import given
 
 from schemas.envelope import Event
 from schemas.exact_json import JsonValue, canonical, loads
-from schemas.memory import ConflictSide, KnownWriter, MemoryConflictDetected
+from schemas.memory import ConflictSide, KnownWriter, MemoryChanged, MemoryConflictDetected
 from tests.support.json_values import json_values
 from workers.cli.conflict_view import conflict_line, conflict_rows
 from workers.cli.differences import differences
-from workers.cli.item_views import full_name
+from workers.cli.item_views import change_line, full_name
 from workers.cli.local import taken_ports
 from workers.cli.once import Once
 from workers.cli.output import pretty, short, show_table
@@ -95,6 +95,23 @@ def test_whoever_forgot_the_item_is_the_one_that_was_met() -> None:
     assert "mia expected version 1 but found it forgotten by run-40; " in conflict_line(forgotten)
     assert "mia expected version 1 but found nothing stored; " in conflict_line(expired)
     assert conflict_rows(expired)[1] == ("current (won)", "0", "nothing", "-")
+
+
+def test_who_lost_an_update_had_seen_another_version() -> None:
+    line = conflict_line(race(kind="lost_update", resolution="overwritten"))
+
+    assert "lost_update: mia had seen version 1 but met version 2 of run-40; it was overwritten unseen" in line
+
+
+def test_a_change_says_what_was_there_before_and_who_made_it() -> None:
+    facts = {"address": "default/shared/-/-/-/k", "sequence": 3, "writer": KnownWriter(execution_id="run-1")}
+    written = MemoryChanged(change="written", version=2, previous_version=1, value=5, **facts)
+    first = MemoryChanged(change="written", version=1, previous_version=0, value=5, **facts)
+    expired = MemoryChanged(change="expired", version=0, previous_version=2, **{**facts, "writer": None})
+
+    assert change_line(written) == "default/shared/-/-/-/k  written version 2 after 1 by run-1 = 5"
+    assert change_line(first) == "default/shared/-/-/-/k  written version 1 by run-1 = 5"
+    assert change_line(expired) == "default/shared/-/-/-/k  expired, it was version 2"
 
 
 def test_a_run_is_named_in_full_with_its_node_and_person() -> None:
