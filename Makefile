@@ -10,7 +10,7 @@ CORE := schemas/*,workers/logic/*
 PIP := --disable-pip-version-check --quiet --progress-bar off
 
 .DEFAULT_GOAL := help
-.PHONY: help setup up demo test check format bench torture mutants kafka lock clean
+.PHONY: help setup up demo test check format bench torture large mutants kafka lock clean
 
 help: ## show this list
 	@echo "Tallystick: make TARGET"
@@ -62,6 +62,9 @@ bench: setup ## measure the speed beside the raw limits of Kafka and PostgreSQL
 
 torture: setup ## kill workers and brokers at random and check every promise (MINUTES=10)
 	$(BIN)/python -m tests.acceptance.torture --minutes $(MINUTES)
+
+large: setup ## count to 300,000 while workers are killed, plan with a million items (some minutes)
+	$(BIN)/python -m pytest tests/integration -m large -s $(ARGS)
 
 mutants: setup ## plant bugs in the workers and see the torture find each (some minutes)
 	$(BIN)/python -m pytest tests/acceptance/test_torture_of_mutants.py -m mutation

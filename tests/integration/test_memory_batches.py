@@ -1,10 +1,9 @@
-"""Batches on PostgreSQL, without Kafka: fences, replays, what the tables refuse, and the plans of the statements."""
+"""Batches on PostgreSQL, without Kafka: fences, replays, and what the tables refuse."""
 
 import asyncio
-import re
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
-from itertools import count, pairwise
+from itertools import count
 
 import asyncpg
 import pytest
@@ -23,7 +22,6 @@ from workers.memory.batch import Committed, MemoryBatches
 from workers.memory.intake import take_in
 from workers.memory.publication import Publication
 from workers.memory.sweep import Sweep
-from workers.runtime import items
 from workers.runtime.health import Health
 from workers.runtime.postgres import BY_KEY, Database
 
@@ -183,74 +181,6 @@ async def test_no_value_can_be_stored_without_its_expiry(opened: Database) -> No
 
 
 _OFFSETS = count()
-
-
-@pytest_asyncio.fixture
-async def filled(opened: Database) -> Database:
-    """Tables of a size at which a plan matters."""
-    await _rows(
-        opened,
-        """WITH item AS (
-               SELECT format('default/workflow/w/patient/%s/stage', n) AS address,
-                      now() + make_interval(secs => n) AS expires_at
-                 FROM generate_series(1, 20000) AS n
-           ), items AS (
-               INSERT INTO memory_items (address, version, sequence, type, value, change, changed_at, changed_by, expires_at)
-               SELECT address, 1, 1, 'Json', '1', 'written', now(), gen_random_uuid(), expires_at FROM item
-           ), versions AS (
-               INSERT INTO memory_versions SELECT address, 1, 'Json', '1', NULL, now(), expires_at, gen_random_uuid() FROM item
-           )
-           INSERT INTO memory_outcomes
-           SELECT gen_random_uuid(), '0123456789abcdef', address, 'k', '{}', NULL, now() FROM item""",
-    )
-    await _rows(opened, "INSERT INTO memory_unpublished SELECT address, 1 FROM memory_items LIMIT 5")
-    await _rows(opened, "ANALYZE")
-    return opened
-
-
-_ADDRESSES = [f"default/workflow/w/patient/{number}/stage" for number in range(1, 500)]
-_NOW = datetime(2026, 11, 30, tzinfo=UTC)
-_QUERIES = {**store._QUERIES, **items._QUERIES}
-_ARGUMENTS: dict[str, tuple[object, ...]] = {
-    "add_items": (_ADDRESSES,),
-    "lock_items": (_ADDRESSES,),
-    "lock_unlocked_items": (_ADDRESSES,),
-    "read_items": (_ADDRESSES,),
-    "read_known": ([f"{number:032x}" for number in range(500)],),
-    "read_bases": (_ADDRESSES, [1] * len(_ADDRESSES)),
-    "list_records": ("default/workflow/w/conversation/", "default/workflow/w/conversation0", _NOW, 10**6),
-    "write_batch": (
-        _NOW,
-        _ADDRESSES,
-        *([[1] * 499] * 4),
-        ["Json"] * 499,
-        *([[b"1"] * 499] * 2),
-        [b"0123456789abcdef"] * 499,
-        [_NOW] * 499,
-        [None] * 499,
-        "conversation",
-        *([[]] * 7),
-        *([[]] * 6),
-    ),
-    "read_newer": (_ADDRESSES, [0] * len(_ADDRESSES)),
-    "find_expired": (500, 0),
-    "expire_items": (_ADDRESSES, *([[1] * 499] * 3), [_NOW] * 499, [None] * 499),
-    "delete_versions": (_ADDRESSES, [1] * len(_ADDRESSES)),
-    "read_unpublished": (500,),
-    "delete_unpublished": (_ADDRESSES[:5], [0] * 5),
-    "delete_outcomes": (timedelta(days=8), 500),
-}
-
-
-@pytest.mark.parametrize("name", _ARGUMENTS)
-async def test_no_statement_reads_a_whole_table(filled: Database, name: str) -> None:
-    async with filled.session() as connection:
-        plan = await connection.fetch(f"EXPLAIN {_QUERIES[name]}", *_ARGUMENTS[name])
-
-    steps = [row[0].strip() for row in plan]
-    for scan, condition in pairwise(steps):
-        if re.search(r"Scan.* on memory_(items|versions|outcomes)", scan):
-            assert condition.startswith(("Index Cond", "Recheck Cond")), "\n".join(steps)
 
 
 async def test_a_listing_by_prefix_has_no_neighbours(opened: Database) -> None:

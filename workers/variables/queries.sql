@@ -129,11 +129,17 @@ UPDATE executions
 
 -- name: drop_unused_rows
 -- Take back the rows of executions of which nothing was recorded. The caller holds their locks.
+-- `OFFSET 0` has each row looked up by its key: the planner believes that so few are at revision 0 that it looks for
+-- them through the whole table.
 DELETE FROM executions
  USING unnest($1::text[], $2::text[]) AS unused (tenant, execution_id)
- WHERE executions.tenant = unused.tenant
-   AND executions.execution_id = unused.execution_id
-   AND executions.revision = 0;
+ CROSS JOIN LATERAL (
+    SELECT head.tenant, head.execution_id
+      FROM executions AS head
+     WHERE head.tenant = unused.tenant AND head.execution_id = unused.execution_id AND head.revision = 0
+    OFFSET 0
+ ) AS found
+ WHERE executions.tenant = found.tenant AND executions.execution_id = found.execution_id;
 
 -- name: forget_rejections
 -- Forget refusals whose records cannot come again: they are older than every topic's retention.

@@ -1,9 +1,10 @@
 -- name: delete_executions
 -- Delete some executions that ended before a moment, with their revisions. Those that a worker holds are passed over.
+-- `now()`, for the index stops at a moment that stands still; up to `clock_timestamp()` it is read from end to end.
 WITH due AS (
     SELECT tenant, execution_id
       FROM executions
-     WHERE ended_at < clock_timestamp() - make_interval(days => $1)
+     WHERE ended_at < now() - make_interval(days => $1)
      ORDER BY ended_at
      LIMIT $2
        FOR UPDATE SKIP LOCKED
