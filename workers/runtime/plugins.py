@@ -11,7 +11,7 @@ from typing import cast
 
 from schemas.errors import UsageError
 from schemas.exact_json import JsonObject, dumps, loads
-from workers.logic.memory.conversions import BUILT_IN
+from workers.logic.memory.conversions import BUILT_IN, BUILT_IN_OBJECTS
 from workers.logic.memory.types import PRIMITIVES, Check, Convert, TypeRegistry, json_schema_check
 
 TYPES_GROUP = "tallystick.types"
@@ -20,7 +20,7 @@ CONVERSIONS_GROUP = "tallystick.conversions"
 
 def load_types() -> TypeRegistry:
     """Return what is installed. Raises `UsageError` naming the plug-in that cannot be used."""
-    objects = {point.name: _object_type(point) for point in entry_points(group=TYPES_GROUP)}
+    objects = {**BUILT_IN_OBJECTS, **{point.name: _object_type(point) for point in entry_points(group=TYPES_GROUP)}}
     conversions: dict[tuple[str, str], Convert] = dict(BUILT_IN)
     for point in entry_points(group=CONVERSIONS_GROUP):
         conversions.update(_conversions(point))

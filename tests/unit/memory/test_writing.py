@@ -164,6 +164,7 @@ def test_a_version_that_a_template_left_as_text_counts() -> None:
         {"ttl_unit": "days"},
         {"ttl": 0, "ttl_unit": "days"},
         {"ttl": 36526, "ttl_unit": "days"},
+        {"ttl": 36525 * 86400 + 1, "ttl_unit": "seconds"},
         {"ttl": "keep", "ttl_unit": "days"},
     ],
 )

@@ -3,6 +3,7 @@ from importlib.metadata import EntryPoint
 import pytest
 
 from schemas.errors import Rejection, UsageError
+from schemas.exact_json import dumps, loads
 from workers.logic.memory.types import TypeRegistry
 from workers.runtime import plugins
 
@@ -42,6 +43,25 @@ def test_a_registered_conversion_is_found(monkeypatch: pytest.MonkeyPatch) -> No
 
     assert types.read_as([1, 2], "Decimal[]", "Money[]") == ([{"amount": 1}, {"amount": 2}], "Decimal[]")
     assert types.read_as(1, "Integer", "String") == ("1", "Integer")
+
+
+def test_a_quantity_is_read_as_its_exact_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    types = _installed(monkeypatch)
+    doses = loads(b'[{"value":2.50,"unit":"mg"},{"value":100.00}]')
+
+    types.check(doses, "Quantity[]")
+    assert dumps(types.read_as(doses, "Quantity[]", "Decimal[]")) == b'[[2.50,100.00],"Quantity[]"]'
+    with pytest.raises(Rejection, match="value"):
+        types.check({"unit": "mg"}, "Quantity")
+
+
+def test_a_plug_in_replaces_a_type_that_comes_with_the_product(monkeypatch: pytest.MonkeyPatch) -> None:
+    types = _installed(monkeypatch, EntryPoint("Quantity", f"{__name__}:MONEY", plugins.TYPES_GROUP))
+
+    types.check({"amount": 5}, "Quantity")
+    for stored in ({"amount": 5}, 5):
+        with pytest.raises(Rejection, match="no number as its value"):
+            types.read_as(stored, "Quantity", "Decimal")
 
 
 @pytest.mark.parametrize(

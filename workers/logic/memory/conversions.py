@@ -1,6 +1,7 @@
-"""The conversions that come with the product; plug-ins add theirs (entry points `tallystick.conversions`).
+"""The object type and the conversions that come with the product.
 
-There is none from Decimal to Integer: that a Decimal cannot be read as an Integer is part of the contract.
+Plug-ins add theirs (entry points `tallystick.types`, `tallystick.conversions`). There is none from Decimal to Integer:
+that a Decimal cannot be read as an Integer is part of the contract.
 """
 
 import re
@@ -11,7 +12,16 @@ from types import MappingProxyType
 from typing import Final
 
 from schemas.exact_json import JsonValue, loads
-from workers.logic.memory.types import Convert, is_date, is_date_time, is_integer, is_number, number_text
+from workers.logic.memory.types import (
+    Check,
+    Convert,
+    is_date,
+    is_date_time,
+    is_integer,
+    is_number,
+    json_schema_check,
+    number_text,
+)
 
 _NUMBER = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?")
 
@@ -76,6 +86,14 @@ def _date_time_to_date(value: JsonValue) -> JsonValue:
     return date.fromisoformat(_text(value)[:10]).isoformat()
 
 
+def _quantity_to_decimal(value: JsonValue) -> JsonValue:
+    """Return a quantity's number, digit for digit; its unit is lost, as the reader asked for."""
+    number = value.get("value") if isinstance(value, dict) else None
+    if not is_number(number):
+        raise ValueError("it has no number as its value")
+    return number
+
+
 def _date_to_date_time(value: JsonValue) -> JsonValue:
     return f"{_text(value)}T00:00:00Z"
 
@@ -95,5 +113,18 @@ BUILT_IN: Final[Mapping[tuple[str, str], Convert]] = MappingProxyType(
         ("String", "DateTime"): _string_to_date_time,
         ("DateTime", "Date"): _date_time_to_date,
         ("Date", "DateTime"): _date_to_date_time,
+        ("Quantity", "Decimal"): _quantity_to_decimal,
+    }
+)
+#: The object type that comes with the product; a plug-in of the same name replaces it.
+BUILT_IN_OBJECTS: Final[Mapping[str, Check]] = MappingProxyType(
+    {
+        "Quantity": json_schema_check(
+            {
+                "type": "object",
+                "required": ["value"],
+                "properties": {"value": {"type": "number"}, "unit": {"type": "string"}},
+            }
+        )
     }
 )
