@@ -62,11 +62,14 @@ def _event(attributes: Mapping[str, Any], data: Any) -> Event:
             "envelope_invalid",
             f"specversion is {attributes.get('specversion')!r}; this reads {SPEC_VERSION!r}",
         )
-    found = {name: text for name in _TEXT_ATTRIBUTES if (text := attributes.get(name)) is not None}
-    for name, text in found.items():
-        # PostgreSQL keeps identities as text, which cannot hold NUL.
-        if not isinstance(text, str) or not 0 < len(text) <= _MAX_ATTRIBUTE_CHARACTERS or "\x00" in text:
-            raise _unfit(name, text)
+    found: dict[str, str] = {}
+    for name in _TEXT_ATTRIBUTES:
+        text = attributes.get(name)
+        if text is not None:
+            # PostgreSQL keeps identities as text, which cannot hold NUL.
+            if not isinstance(text, str) or not 0 < len(text) <= _MAX_ATTRIBUTE_CHARACTERS or "\x00" in text:
+                raise _unfit(name, text)
+            found[name] = text
     if "id" not in found or "source" not in found or "type" not in found:
         name = next(name for name in _REQUIRED if name not in found)
         raise Rejection("envelope_invalid", f"the attribute {name} is missing; CloudEvents require it")

@@ -70,6 +70,7 @@ _MEMORY: Mapping[str, Arguments] = {
         *(_DIGESTS, _TIMES, _NONES, "conversation"),
         *([[]] * 7),
         *([[]] * 6),
+        *("memory", "memory-commands", [0], [_MANY]),
     ),
     "read_newer": (_ADDRESSES, [0] * _MANY),
     "find_expired": (500, 0),

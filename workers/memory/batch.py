@@ -19,7 +19,7 @@ from workers.logic.memory.events import changed_event, conflict_event, outcome_e
 from workers.logic.memory.items import Item
 from workers.logic.memory.plan import Plan, Seen, Stored, needed_bases, needed_listings, plan
 from workers.memory import store
-from workers.memory.intake import Intake, Letter, letter, rows_to_add
+from workers.memory.intake import Addresses, Intake, Letter, addresses_of, letter
 from workers.memory.store import Known, StoredOutcome
 from workers.runtime.crash_points import pass_point
 from workers.runtime.items import list_records, read_items
@@ -66,11 +66,12 @@ class MemoryBatches:
         someone else applied records of these partitions, or decided one of these commands, meanwhile.
         """
         commands = [command for _, command in intake.arrivals]
-        await self._add_rows(intake, commands)
+        addresses = addresses_of(commands)
+        await self._add_rows(intake, addresses.written)
         try:
             async with self._database.transaction() as connection:
                 fences = await self._take_fences(connection, intake, log_ends)
-                stored, known = await self._read(connection, commands)
+                stored, known = await self._read(connection, commands, addresses)
                 arrivals, too_late = self._split_too_late(intake.arrivals, fences, known)
                 planned = plan((command for _, command in arrivals), stored, now=known.now, rules=self._rules)
                 composed = compose(arrivals, planned, stored, known)
@@ -88,9 +89,9 @@ class MemoryBatches:
         committed.letters = [*intake.letters, *too_late, *committed.letters]
         return committed
 
-    async def _add_rows(self, intake: Intake, commands: Sequence[Command]) -> None:
+    async def _add_rows(self, intake: Intake, written: set[str]) -> None:
         """Make rows to lock, each in its own transaction: inside the batch's own it could deadlock."""
-        addresses = rows_to_add(commands) - self._with_rows
+        addresses = written - self._with_rows
         partitions = sorted(intake.positions.keys() - self._left_at.keys())
         if not addresses and not partitions:
             return
@@ -118,14 +119,14 @@ class MemoryBatches:
             for partition, position in stored.items()
         }
 
-    async def _read(self, connection: Connection, commands: Sequence[Command]) -> tuple[Stored, Known]:
+    async def _read(
+        self, connection: Connection, commands: Sequence[Command], addresses: Addresses
+    ) -> tuple[Stored, Known]:
         """Lock first, then look up what is known, in a statement of its own (see queries.sql)."""
-        named = {command.address for command in commands if command.address is not None}
-        locked = {c.address for c in commands if c.address is not None and c.may_change}
-        items = await store.lock_items(connection, sorted(locked)) if locked else {}
-        if named - locked:
-            items.update(await read_items(connection, list(named - locked)))
-        self._require_rows(rows_to_add(commands) - items.keys())
+        items = await store.lock_items(connection, sorted(addresses.locked)) if addresses.locked else {}
+        if addresses.read:
+            items.update(await read_items(connection, list(addresses.read)))
+        self._require_rows(addresses.written - items.keys())
         known = await store.read_known(connection, [command.key for command in commands])
         bases = needed_bases(commands, items)
         stored = Stored(
@@ -171,11 +172,10 @@ class MemoryBatches:
         now: datetime,
         positions: Mapping[int, int],
     ) -> None:
-        if composed.outcomes:
-            await store.write_batch(connection, planned.items, planned.replaced, composed.outcomes, now)
         if planned.erased:
             await store.note_erasures(connection, planned.erased)
-        await store.move_positions(connection, self._group, positions)
+        fences = store.Fences(self._group, positions)
+        await store.write_batch(connection, planned.items, planned.replaced, composed.outcomes, fences, now)
 
 
 @dataclass(slots=True)

@@ -1,7 +1,8 @@
 """Records of `memory-commands` -> commands, and dead letters for what is none."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from schemas.errors import Rejection
 from topics.codec import decode
@@ -50,6 +51,21 @@ def letter(record: ReceivedRecord, code: str, message: str) -> Letter:
     return Letter(code, dead_letter(record, code, message, WORKER))
 
 
-def rows_to_add(commands: Sequence[Command]) -> set[str]:
-    """Return the addresses that must have rows, because the commands may write them."""
-    return {command.address for command in commands if command.address is not None and command.needs_row}
+class Addresses(NamedTuple):
+    """What a batch's commands name: `written` must have rows, `locked` may change, `read` is only looked at."""
+
+    written: set[str]
+    locked: set[str]
+    read: set[str]
+
+
+def addresses_of(commands: Iterable[Command]) -> Addresses:
+    """Sort the addresses of commands by what is needed of their rows."""
+    written: set[str] = set()
+    removed: set[str] = set()
+    read: set[str] = set()
+    for command in commands:
+        if command.address is not None:
+            (written if command.needs_row else removed if command.may_change else read).add(command.address)
+    locked = written | removed
+    return Addresses(written, locked, read - locked)

@@ -45,7 +45,7 @@ SELECT v.address, v.version, v.type, v.value, v.writer, v.written_at, v.expires_
   JOIN memory_versions AS v ON v.address = wanted.address AND v.version = wanted.version;
 
 -- name: write_batch
--- Everything a batch comes to, set by set. The counts tell whether each row found its place.
+-- Everything a batch comes to, set by set, and the fence past it. The counts tell whether each row found its place.
 -- The newest version of an item is remembered from the item's own row, without the value where $13 is its type: only
 -- versions that the batch itself replaced come extra. Keys come as bytes, which are cheaper to pass than uuids.
 WITH changed AS (
@@ -76,6 +76,12 @@ WITH changed AS (
                   $20::bytea[])
         AS n (address, version, type, value, writer, expires_at, command_key)
     RETURNING 1
+), moved AS (
+    UPDATE consumer_positions AS p
+       SET next_offset = n.next_offset, updated_at = $1
+      FROM unnest($29::integer[], $30::bigint[]) AS n (partition, next_offset)
+     WHERE p.consumer_group = $27 AND p.topic = $28 AND p.partition = n.partition
+    RETURNING 1
 ), answered AS (
     INSERT INTO memory_outcomes (command_key, digest, address, reply_key, outcome, conflict, decided_at)
     SELECT encode(n.command_key, 'hex')::uuid, n.digest, n.address, n.reply_key, n.outcome, n.conflict, $1
@@ -85,14 +91,8 @@ WITH changed AS (
 )
 SELECT (SELECT count(*) FROM written) AS items,
        (SELECT count(*) FROM remembered) AS versions,
-       (SELECT count(*) FROM answered) AS outcomes;
-
--- name: move_positions
--- Move the fence past the batch.
-UPDATE consumer_positions AS p
-   SET next_offset = n.next_offset, updated_at = clock_timestamp()
-  FROM unnest($3::integer[], $4::bigint[]) AS n (partition, next_offset)
- WHERE p.consumer_group = $1 AND p.topic = $2 AND p.partition = n.partition;
+       (SELECT count(*) FROM answered) AS outcomes,
+       (SELECT count(*) FROM moved) AS positions;
 
 -- name: note_erasures
 -- Let the sweep delete the history of forgotten and expired items.

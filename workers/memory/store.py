@@ -38,6 +38,13 @@ class Known:
     outcomes: Mapping[UUID, StoredOutcome]
 
 
+class Fences(NamedTuple):
+    """Where the partitions of a consumer group move to."""
+
+    group: str
+    positions: Mapping[int, int]
+
+
 class Expired(NamedTuple):
     """An entry of the history whose retention is over."""
 
@@ -54,13 +61,6 @@ async def lock_positions(connection: Connection, group: str, partitions: Sequenc
     """Lock the fences of partitions; return the next offset of each."""
     rows = await connection.fetch(_QUERIES["lock_positions"], group, _TOPIC, partitions)
     return {row["partition"]: row["next_offset"] for row in rows}
-
-
-async def move_positions(connection: Connection, group: str, positions: Mapping[int, int]) -> None:
-    """Move the fences."""
-    await connection.execute(
-        _QUERIES["move_positions"], group, _TOPIC, list(positions.keys()), list(positions.values())
-    )
 
 
 async def add_items(connection: Connection, addresses: Sequence[str]) -> None:
@@ -102,6 +102,7 @@ async def write_batch(
     items: Mapping[str, Item],
     replaced: Iterable[Version],
     outcomes: Sequence[StoredOutcome],
+    fences: Fences,
     now: datetime,
 ) -> None:
     """Write a batch. Every row must find its place: another count is a bug, and nothing of the batch stays."""
@@ -113,12 +114,16 @@ async def write_batch(
         RECORD_TYPE,
         *_replaced_columns(versions),
         *_answer_columns(outcomes),
+        fences.group,
+        _TOPIC,
+        list(fences.positions.keys()),
+        list(fences.positions.values()),
     )
     assert counts is not None, "the statement selects one row"
     remembered = len(versions) + sum(1 for item in items.values() if item.value is not None)
-    expected = (len(items), remembered, len(outcomes))
+    expected = (len(items), remembered, len(outcomes), len(fences.positions))
     if tuple(counts) != expected:
-        raise RuntimeError(f"a batch of {expected} items, versions and outcomes wrote {tuple(counts)}")
+        raise RuntimeError(f"a batch of {expected} items, versions, outcomes and positions wrote {tuple(counts)}")
 
 
 def _changed_columns(items: Iterable[Item]) -> list[Sequence[object]]:

@@ -104,6 +104,7 @@ class Database:
                 max_size=self._pool_size,
                 timeout=_CONNECT_TIMEOUT_S,
                 command_timeout=_STATEMENT_TIMEOUT_S,
+                reset=_as_it_is,
                 server_settings={**self._session, "application_name": self._application_name},
             )
         except (*_AWAY, asyncpg.InterfaceError) as error:
@@ -161,6 +162,10 @@ def down(dsn: SecretStr, error: BaseException) -> DependencyDown:
     if isinstance(error, asyncpg.InvalidAuthorizationSpecificationError):
         return LoginRefused(where(dsn), describe(error))
     return DependencyDown("PostgreSQL", where(dsn), describe(error))
+
+
+async def _as_it_is(_: "asyncpg.Connection[asyncpg.Record]") -> None:
+    """Give a session back without telling the server: we set, lock and listen to nothing that outlives transactions."""
 
 
 def _is_lost(connection: Connection) -> bool:

@@ -54,35 +54,34 @@ def reply_key(decision: Decision) -> str:
 
 def changed_event(item: Item) -> Event:
     """Return the newest state of an item. It is made of the row alone: whoever sends it again sends the same."""
-    assert item.changed_by is not None, "a change has a cause"
-    assert item.change is not None, "a change has a kind"
-    live = item.value is not None
+    address, version, sequence, previous, _, type_name, value, writer, change, at, cause, expires_at, trace = item
+    assert cause is not None, "a change has a cause"
+    assert change is not None, "a change has a kind"
     data: dict[str, object] = {
-        "change": item.change,
-        "address": item.address,
-        "version": item.version if live else 0,
-        "previous_version": item.previous_version,
-        "sequence": item.sequence,
-        "type": item.type,
-        "value": Raw(item.value) if item.value is not None else None,
-        "writer": Raw(item.writer) if item.writer is not None else None,
-        "written_at": timestamp(item.changed_at) if live and item.changed_at is not None else None,
-        "expires_at": timestamp(item.expires_at) if item.expires_at is not None else None,
+        "change": change,
+        "address": address,
+        "version": version if value is not None else 0,
+        "previous_version": previous,
+        "sequence": sequence,
+        "type": type_name,
+        "value": None if value is None else Raw(value),
+        "writer": None if writer is None else Raw(writer),
+        "written_at": None if value is None or at is None else timestamp(at),
+        "expires_at": None if expires_at is None else timestamp(expires_at),
     }
     return Event(
-        id=derived_id(item.changed_by, "changed"),
+        id=derived_id(cause, "changed"),
         source=SOURCE,
         type="memory.changed",
-        tenant=tenant_of(item.address),
-        traceparent=item.traceparent,
+        tenant=tenant_of(address),
+        traceparent=trace,
         data=cast("JsonObject", data),
     )
 
 
 def tenant_of(address: str) -> str:
     """Return the tenant of a canonical address."""
-    segment, _, _ = address.partition("/")
-    return _decoded(segment)
+    return _decoded(address[: address.index("/")])
 
 
 _decoded = lru_cache(maxsize=4096)(unquote)
