@@ -20,11 +20,15 @@ def check_published(history: History, models: Mapping[ExecutionKey, Modelled]) -
     """Compare the logs with what the model's revisions publish."""
     verdict = Verdict()
     due: dict[tuple[Topic, UUID], tuple[bytes, bytes]] = {}
+    #: Who says it, and after how much else.
+    turns: dict[tuple[Topic, UUID], tuple[ExecutionKey, int]] = {}
     for model in models.values():
-        for topic, key, value in model.published:
+        for turn, (topic, key, value) in enumerate(model.published):
             due[topic, _key_of(value)] = key, value
+            turns[topic, _key_of(value)] = model.key, turn
     found: set[tuple[Topic, UUID]] = set()
     last: dict[ExecutionKey, int] = {}
+    newest: dict[tuple[Topic, bytes | None, ExecutionKey], int] = {}
     for topic in _TOPICS:
         for record in history.log(topic):
             event = event_of(record)
@@ -38,11 +42,18 @@ def check_published(history: History, models: Mapping[ExecutionKey, Modelled]) -
                 continue
             if due[place] != (record.key, record.value):
                 verdict.add("published_changed", name, "its bytes or its key are not those that are committed")
-            if place not in found and event.type == "variables.revised":
-                key, revision = ExecutionKey(event.tenant, str(event.subject)), int(str(event.data["revision"]))
+            if place in found:
+                continue
+            found.add(place)
+            key, turn = turns[place]
+            if event.type == "variables.revised":
+                revision = int(str(event.data["revision"]))
                 _check_order(verdict, name, models[key].revisions, last.get(key), revision)
                 last[key] = revision
-            found.add(place)
+            lane = topic, record.key, key
+            if turn < newest.get(lane, 0):
+                verdict.add("published_order", name, "it is first published after what its execution said later")
+            newest[lane] = turn
     for topic, event_key in due.keys() - found:
         event = _event(due[topic, event_key][1])
         verdict.add("published_missing", f"{topic.value}: {event.type} of {event.subject}", f"{event.id} is not there")

@@ -30,6 +30,7 @@ Kind = Literal[
     "position_wrong",
     "published_changed",
     "published_missing",
+    "published_order",
     "published_stale",
     "published_uncommitted",
     "read_version_wrong",

@@ -108,6 +108,15 @@ def test_an_answer_with_other_bytes_is_found(history):
     found(history, "published_changed")
 
 
+def test_answers_that_are_published_in_another_order_are_found(history):
+    log = history.logs[Topic.NODE_RESULTS]
+    first, second = [place for place, record in enumerate(log) if record.key == b"run-1"][:2]
+    log.append(log.pop(first))
+
+    assert first != second
+    found(history, "published_order")
+
+
 def test_a_revision_that_is_published_and_not_committed_is_found(history):
     record = records(history, Topic.VARIABLE_UPDATES, "variables.revised")[0]
     event = event_of(record)
