@@ -13,6 +13,7 @@ from schemas.errors import Rejection
 from schemas.exact_json import loads
 from schemas.identity import key_of
 from schemas.limits import DEFAULT_LIMITS
+from tests.support.checker.commands import Answered
 from tests.support.checker.simulations import RealStates, Seen
 from tests.support.checker.verdict import Kind, Verdict
 from tests.support.history import History, RevisionRow, at_earliest, at_latest, event_of
@@ -86,7 +87,9 @@ class Published(NamedTuple):
     real: RealStates
 
 
-def check_executions(history: History) -> tuple[Verdict, Mapping[ExecutionKey, Modelled]]:
+def check_executions(
+    history: History, answered: Iterable[Answered] = ()
+) -> tuple[Verdict, Mapping[ExecutionKey, Modelled]]:
     """Replay the committed causes through the fold and compare; return the model."""
     verdict = Verdict()
     causes = _causes(history)
@@ -95,7 +98,7 @@ def check_executions(history: History) -> tuple[Verdict, Mapping[ExecutionKey, M
         rows[ExecutionKey(row.tenant, row.execution_id)].append(row)
     forks = _forked_from(causes)
     models: dict[ExecutionKey, Modelled] = {}
-    published = Published(_first_published(history), RealStates(history))
+    published = Published(_first_published(history), RealStates(history, answered))
     for key in _sources_first(rows, forks):
         mine = sorted(rows[key], key=lambda row: row.revision)
         own = _own(key, mine, rows, causes, verdict)

@@ -18,7 +18,7 @@ from tests.support.history import History
 def check(history: History) -> Verdict:
     """Judge a history, read at rest."""
     verdict, answered = check_commands(history)
-    executions, models = check_executions(history)
+    executions, models = check_executions(history, answered)
     verdict.include(executions)
     seen = [each for model in models.values() for each in model.seen]
     verdict.include(check_leaks(history, [key for key, model in models.items() if model.simulated]))

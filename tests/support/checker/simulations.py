@@ -1,19 +1,25 @@
 """Simulated runs: what they read of real memory was there just then, and nothing of theirs ever gets there."""
 
-from collections.abc import Iterable, Mapping
-from datetime import datetime
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import NamedTuple
 
 from schemas.exact_json import JsonObject, JsonValue, canonical, dumps, loads
+from tests.support.checker.commands import Answered
 from tests.support.checker.linearizability import Kind, Operation
+from tests.support.checker.rows import is_conversation
 from tests.support.checker.verdict import Verdict
 from tests.support.history import History, event_of
 from topics.catalog import Topic
+from workers.logic.memory.commands import Update, Write
+from workers.logic.memory.conversations import RECORD_TYPE
 from workers.logic.memory.items import Item
 from workers.logic.variables import entries
 from workers.logic.variables.simulation import _item_of
 from workers.logic.variables.state import ExecutionKey
 
+#: Stands for a value that did not come into play.
+_SOMETHING = b'{"created_at":"","messages":[]}'
 _REAL = (Topic.MEMORY_COMMANDS, Topic.MEMORY_RESULTS, Topic.MEMORY_CONFLICTS)
 
 
@@ -33,10 +39,16 @@ class Seen(NamedTuple):
 
 
 class RealStates:
-    """Every state of every item that `memory.changed` showed."""
+    """Every state of every item that `memory.changed` showed, and every value that an outcome tells."""
 
-    def __init__(self, history: History) -> None:
+    def __init__(self, history: History, answered: Iterable[Answered] = ()) -> None:
         self._states: dict[tuple[str, int], Item] = {}
+        self._values: dict[tuple[str | None, int], tuple[str, bytes]] = {}
+        for each in answered:
+            request, data = each.command.request, each.outcome.data
+            if isinstance(request, (Write, Update)) and each.outcome.type in ("memory.written", "memory.updated"):
+                value = dumps(data["value"]) if "value" in data else request.body  # type: ignore[union-attr]
+                self._values[each.command.address, int(str(data["version"]))] = request.type, value
         for record in history.log(Topic.MEMORY_CHANGES):
             event = event_of(record)
             if event is not None:
@@ -53,19 +65,37 @@ class RealStates:
             verdict.add("simulation_wrong", name, f"it read {address} and keeps nothing of it")
             return None
         fields = _object(held)
-        effects = [_object(data) for entry, data in changes.items() if entry.startswith(entries.EFFECT) and data]
-        sequence = int(str(fields.get("sequence", 0))) - sum(effect["address"] == address for effect in effects)
-        state = self._states.get((address, sequence)) if sequence else Item(address)
+        captured = [_object(data) for entry, data in changes.items() if entry.startswith(entries.EFFECT) and data]
+        effects = [str(effect["change"]) for effect in captured if effect["address"] == address]
         kept = _item_of(address, fields)
-        if kept.sequence != sequence:
-            if state is None:
-                verdict.add("simulation_wrong", name, f"it met change {sequence} of {address}, which nobody saw")
-            # How far its history was erased is not published, and comes into play in what it became only.
-            return None if state is None else state._replace(erased_version=kept.erased_version)
-        # A state that its worker died with before it was published is known to nobody else.
-        if state is not None and _told(kept) != _told(state):
-            verdict.add("simulation_wrong", name, f"it keeps {kept} of {address}, memory.changed shows {state}")
-        return kept
+        sequence = kept.sequence - len(effects)
+        state = self._states.get((address, sequence)) if sequence else Item(address)
+        if not effects:
+            if state is not None and _told(kept) != _told(state):
+                verdict.add("simulation_wrong", name, f"it keeps {kept} of {address}, memory.changed shows {state}")
+            return kept
+        if state is None:
+            verdict.counts["states met that were not published"] += 1
+            state = self._before(kept, effects)
+        # How far its history was erased is not published, and comes into play in what it became only.
+        return state._replace(erased_version=kept.erased_version)
+
+    def _before(self, kept: Item, effects: Sequence[str]) -> Item:
+        """Return what an item was before so many changes, where its worker died before it told anybody."""
+        version = kept.version - effects.count("written")
+        before = Item(kept.address, version, kept.sequence - len(effects))
+        if len(effects) == 1 and not kept.previous_version:
+            return before
+        value: bytes | None = None
+        type_ = RECORD_TYPE
+        if not is_conversation(kept.address):
+            type_, value = self._values.get((kept.address, version), ("Json", None))
+        elif kept.value is not None:
+            record = _object(kept.value)
+            messages = record["messages"]
+            assert isinstance(messages, list), "written by this project"
+            value = dumps({**record, "messages": messages[: len(messages) - len(effects)]})
+        return before._replace(type=type_, value=value or _SOMETHING, expires_at=datetime.max.replace(tzinfo=UTC))
 
 
 def _object(data: bytes) -> JsonObject:

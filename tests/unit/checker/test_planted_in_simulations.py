@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from schemas.exact_json import JsonObject
+from tests.support.checker import check
 from tests.support.checker.executions import Modelled, check_executions
 from tests.support.history import History, event_of
 from tests.support.planting import found, records, rewrite
@@ -82,3 +83,17 @@ def test_a_simulated_run_that_sees_what_is_long_gone_is_found(history):
         ]
 
     found(history, "not_linearizable")
+
+
+def test_what_simulated_runs_met_and_changed_at_once_need_not_have_been_published(history):
+    newest = {(row.address, row.sequence) for row in history.items}
+    history.logs[Topic.MEMORY_CHANGES] = [
+        record
+        for record in history.log(Topic.MEMORY_CHANGES)
+        if (event := event_of(record)) is None or (event.data["address"], event.data["sequence"]) in newest
+    ]
+
+    verdict = check(history)
+
+    assert verdict.counts["states met that were not published"] > 2
+    assert verdict.holds, str(verdict)
