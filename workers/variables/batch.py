@@ -15,7 +15,6 @@ from time import monotonic
 from typing import TypeVar
 from uuid import UUID
 
-from schemas.exact_json import kept
 from schemas.limits import DEFAULT_LIMITS
 from topics.catalog import Topic
 from topics.publisher import Publisher
@@ -289,7 +288,7 @@ class BatchProcessor:
             live.state = state
             live.used_at = used_at
             if changes is not None:
-                live.revision, live.head, live.ended = state.revision, kept(state.head), state.ended
+                live.revision, live.head, live.ended = state.revision, state.head, state.ended
             if loaded.rebuilt and live.revision > 0:
                 live.ended = state.ended
                 changelog += self._table.adopt(loaded.partition, key, live, changes or {})

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, MutableMapping, Sequence
 from typing import cast
 
-from schemas.exact_json import MAX_NESTING, JsonObject, JsonValue, Raw, dumps, kept, loads
+from schemas.exact_json import MAX_NESTING, JsonObject, JsonValue, Raw, dumps, loads
 from topics import codec
 from topics.catalog import Topic
 from topics.codec import STRUCTURED_HEADERS
@@ -31,7 +31,7 @@ def apply_changes(entries: MutableMapping[str, bytes], changes: Iterable[tuple[s
         if value is None:
             entries.pop(entry, None)
         else:
-            entries[entry] = kept(value)
+            entries[entry] = value
 
 
 def records_of(outgoing: Iterable[Outgoing]) -> list[Record]:

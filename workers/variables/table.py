@@ -20,7 +20,6 @@ from faust.stores.memory import Store
 from faust.types import TP, EventT
 from yarl import URL
 
-from schemas.exact_json import kept
 from topics.catalog import Topic
 from topics.records import Record
 from workers.logic.variables.state import ExecutionKey, ExecutionState
@@ -213,7 +212,7 @@ class ExecutionTable(faust.Table[bytes, bytes]):
             if value is None:
                 live.entries.pop(entry, None)
             else:
-                live.entries[entry] = kept(value)
+                live.entries[entry] = value
         live.checksum = checksum & _CHECKSUM_MASK
         self.partitions_held.setdefault(partition, {})[key] = live
         # The head last: without it, what was written before does not count.
