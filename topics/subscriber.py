@@ -17,7 +17,7 @@ from schemas.errors import DependencyDown, Rejection, UsageError
 from schemas.registry import parse
 from topics.catalog import Topic
 from topics.codec import decode
-from topics.connection import KafkaConnection
+from topics.connection import FETCH_WAIT_MS, KafkaConnection
 from topics.log_ends import log_ends
 from topics.records import ReceivedRecord
 
@@ -26,8 +26,6 @@ from topics.records import ReceivedRecord
 Start: TypeAlias = Literal["beginning", "end"] | datetime | int
 _POLL_MS = 500
 _MAX_POLL_RECORDS = 1000
-#: The embedded broker answers a waiting fetch only when this is over, whatever arrives meanwhile.
-_FETCH_WAIT_MS = 100
 _REQUEST_TIMEOUT_MS = 30_000
 
 
@@ -95,7 +93,7 @@ class Subscriber:
             auto_offset_reset="earliest" if start == "beginning" else "latest",
             enable_auto_commit=False,
             max_poll_records=_MAX_POLL_RECORDS,
-            fetch_max_wait_ms=_FETCH_WAIT_MS,
+            fetch_max_wait_ms=FETCH_WAIT_MS,
             request_timeout_ms=_REQUEST_TIMEOUT_MS,
         )
 

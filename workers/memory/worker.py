@@ -13,6 +13,7 @@ from aiokafka.errors import IllegalStateError, KafkaError
 
 from schemas.errors import DependencyDown, UsageError
 from topics.catalog import Topic
+from topics.connection import FETCH_WAIT_MS
 from topics.publisher import Publisher
 from workers.logic.memory.commands import Rules
 from workers.memory.batch import Committed, MemoryBatches
@@ -220,6 +221,7 @@ class MemoryWorker:
                 enable_auto_commit=False,
                 max_poll_records=self._settings.batch_size,
                 max_partition_fetch_bytes=_FETCH_BYTES_PER_PARTITION,
+                fetch_max_wait_ms=FETCH_WAIT_MS,
                 session_timeout_ms=session_ms,
                 heartbeat_interval_ms=session_ms // _HEARTBEATS_PER_SESSION,
                 max_poll_interval_ms=_MAX_POLL_INTERVAL_MS,

@@ -13,6 +13,7 @@ from collections import defaultdict
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from typing import cast
 
+from aiokafka import AIOKafkaConsumer
 from aiokafka.errors import IllegalStateError, KafkaError
 from aiokafka.structs import ConsumerRecord
 from faust.assignor.partition_assignor import PartitionAssignor
@@ -21,6 +22,7 @@ from faust.transport.drivers import aiokafka as driver
 from faust.types import TP, ConsumerMessage, Message
 
 from schemas.errors import DependencyDown
+from topics.connection import FETCH_WAIT_MS
 
 Records = Sequence["ConsumerRecord[bytes | None, bytes | None]"]
 
@@ -60,6 +62,12 @@ class ConsumerThread(driver.AIOKafkaConsumerThread):
     def coordinator_answers(self) -> bool:
         """Whether the group's leading broker is known."""
         return self._consumer is not None and self._consumer._coordinator.coordinator_id is not None  # noqa: SLF001
+
+    def _create_worker_consumer(self, transport: driver.Transport) -> AIOKafkaConsumer:
+        """Ask as often as our other readers do: Faust waits up to 1.5 s, which the embedded broker makes use of."""
+        consumer = super()._create_worker_consumer(transport)
+        consumer._fetch_max_wait_ms = FETCH_WAIT_MS  # noqa: SLF001
+        return consumer
 
     async def seek_to_committed(self) -> Mapping[TP, int]:
         """Seek the inputs to their committed positions, and to the beginning where nothing was committed yet.
