@@ -216,8 +216,30 @@ async def test_expired_items_leave_no_value_behind_and_are_noted_until_published
 
     async with opened.session() as connection:
         (item,) = await store.read_unpublished(connection, 10)
-        assert await store.erase_history(connection, 10) == 1
+        assert await store.erase_history(connection, 10) == (1, 1)
     assert isinstance(item, Item)
     assert (item.address, item.value, item.version, item.change) == (ADDRESS, None, 2, "expired")
     assert await _rows(opened, "SELECT * FROM memory_versions UNION ALL SELECT * FROM memory_history") == []
     assert await _rows(opened, "SELECT * FROM memory_erasures") == []
+
+
+async def test_histories_are_erased_in_small_steps_and_no_newer_version_with_them(opened: Database) -> None:
+    worker = Worker(opened)
+    keys = ["a", "b", "c"]
+    writes = [memory_event("memory.write", key=key, type="Integer", value=n) for key in keys for n in range(3)]
+    forgets = [memory_event("memory.forget", key=key) for key in keys]
+    again = memory_event("memory.write", key="b", type="Integer", value=9)
+    for events in (writes, [*forgets, again]):
+        await worker.apply(*(record(event, next(_OFFSETS)) for event in events))
+    await _rows(opened, "INSERT INTO memory_erasures VALUES ('default/nothing/left', 7)")
+
+    steps = []
+    async with opened.session() as connection:
+        while any(step := await store.erase_history(connection, 2)):
+            steps.append(step)
+
+    assert all(deleted <= 2 and struck <= 2 for deleted, struck in steps)
+    assert [sum(column) for column in zip(*steps, strict=True)] == [9, 4]
+    kept = await _rows(opened, "SELECT address, version, value FROM memory_versions")
+    assert [(row["address"].rsplit("/", 1)[-1], row["version"], row["value"]) for row in kept] == [("b", 4, b"9")]
+    assert await _rows(opened, "SELECT FROM memory_erasures") == []

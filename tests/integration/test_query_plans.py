@@ -45,8 +45,8 @@ _FILL = (
          FROM generate_series(1, $1::integer) AS n""",
     """INSERT INTO revisions
        SELECT tenant, execution_id, 1, gen_random_uuid(), '0123456789abcdef', now(), '{}', '{}', '{}' FROM executions""",
-    "INSERT INTO memory_unpublished SELECT address, 1 FROM memory_items LIMIT 5",
-    "INSERT INTO memory_erasures SELECT address, 1 FROM memory_items LIMIT 5",
+    "INSERT INTO memory_unpublished SELECT address, 1 FROM memory_items",
+    "INSERT INTO memory_erasures SELECT address, 1 FROM memory_items",
 )
 _NOW = datetime(2026, 11, 30, tzinfo=UTC)
 _MANY = 499
@@ -77,9 +77,9 @@ _MEMORY: Mapping[str, Arguments] = {
     "expire_items": (_ADDRESSES, _TWOS, _ONES, _ONES, _TIMES, _KEYS),
     "delete_versions": (_ADDRESSES, _ONES),
     "read_unpublished": (500,),
-    "delete_unpublished": (_ADDRESSES[:5], [0] * 5),
+    "delete_unpublished": (_ADDRESSES, _ONES),
     "erase_history": (500,),
-    "finish_erasures": (),
+    "finish_erasures": (500,),
     "delete_outcomes": (timedelta(days=8), 500),
 }
 _ITEMS: Mapping[str, Arguments] = {

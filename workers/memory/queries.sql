@@ -157,10 +157,9 @@ DELETE FROM memory_versions AS v
 -- Changes that wait to be published, as the items are now.
 SELECT i.address, i.version, i.sequence, i.previous_version, i.erased_version, i.type, i.value, i.writer,
        i.change, i.changed_at, i.changed_by, i.expires_at, i.traceparent
-  FROM memory_unpublished AS u
+  FROM (SELECT address FROM memory_unpublished ORDER BY address LIMIT $1) AS u
   JOIN memory_items AS i ON i.address = u.address
- ORDER BY i.address
- LIMIT $1;
+ ORDER BY i.address;
 
 -- name: delete_unpublished
 -- These changes, or later ones of the same items, are acknowledged.
@@ -169,11 +168,11 @@ DELETE FROM memory_unpublished AS u
  WHERE u.address = published.address AND u.sequence <= published.sequence;
 
 -- name: erase_history
--- Delete a step's worth of the history that forget and expiry left behind.
+-- Delete a step's worth of the history that forget and expiry left behind, of the first items that wait for it.
 DELETE FROM memory_versions AS v
  USING (
     SELECT o.address, o.version
-      FROM memory_erasures AS e
+      FROM (SELECT address, version FROM memory_erasures ORDER BY address LIMIT $1) AS e
       JOIN memory_versions AS o ON o.address = e.address AND o.version <= e.version
      LIMIT $1
        FOR UPDATE OF o SKIP LOCKED
@@ -181,9 +180,12 @@ DELETE FROM memory_versions AS v
  WHERE v.address = step.address AND v.version = step.version;
 
 -- name: finish_erasures
--- Strike off the erasures that have nothing left to delete.
+-- Strike off those of the first erasures that have nothing left to delete. Only the first: after a million items were
+-- forgotten, each step would look at all of them.
 DELETE FROM memory_erasures AS e
- WHERE NOT EXISTS (SELECT 1 FROM memory_versions AS v WHERE v.address = e.address AND v.version <= e.version);
+ USING (SELECT address FROM memory_erasures ORDER BY address LIMIT $1) AS first
+ WHERE e.address = first.address
+   AND NOT EXISTS (SELECT 1 FROM memory_versions AS v WHERE v.address = e.address AND v.version <= e.version);
 
 -- name: delete_outcomes
 -- Delete a step's worth of outcomes whose commands cannot come again.

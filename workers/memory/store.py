@@ -180,11 +180,10 @@ async def delete_unpublished(connection: Connection, published: Sequence[Item]) 
     await connection.execute(_QUERIES["delete_unpublished"], *_columns(rows, 2))
 
 
-async def erase_history(connection: Connection, limit: int) -> int:
-    """Delete a step of what forget and expiry left of histories; return how many entries."""
+async def erase_history(connection: Connection, limit: int) -> tuple[int, int]:
+    """Delete a step of what forget and expiry left of histories; return how many entries, how many items are done."""
     deleted = _count(await connection.execute(_QUERIES["erase_history"], limit))
-    await connection.execute(_QUERIES["finish_erasures"])
-    return deleted
+    return deleted, _count(await connection.execute(_QUERIES["finish_erasures"], limit))
 
 
 async def delete_outcomes(connection: Connection, older_than: timedelta, limit: int) -> int:

@@ -107,8 +107,9 @@ class Sweep:
             return await store.read_unpublished(connection, _STEP)
 
     async def _erase(self, _: int) -> tuple[int, int]:
+        """Erase a step of histories. An item whose history is gone already is progress too."""
         async with self._database.session() as connection:
-            return await store.erase_history(connection, _STEP), 0
+            return await store.erase_history(connection, _STEP)
 
     async def _delete_outcomes(self, _: int) -> tuple[int, int]:
         async with self._database.session() as connection:
