@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
+from schemas.exact_json import loads
 from tests.support.memory import TIMEOUT_S, Memory, command, memory_on, until
 from topics.catalog import Topic
 from topics.codec import decode
@@ -56,6 +57,43 @@ async def test_of_two_workers_that_meet_on_one_address_exactly_one_wins_fifty_ti
         (conflict,) = conflicts[f"default/workflow/onboarding/patient/p1/round-{number}"]
         assert conflict["current"]["writer"]["execution_id"] == winner[0].subject
         assert conflict["attempted"]["writer"]["execution_id"] == loser[0].subject
+
+
+async def test_of_two_contradicting_facts_at_once_the_newer_stays_and_the_older_is_kept_as_superseded(
+    memory: Memory,
+) -> None:
+    """mem0#4536: both writers had seen nothing; neither fact is lost, and everybody sees the same one as the newest."""
+    await memory.start_worker()
+    await memory.start_worker()
+    await memory.members(2)
+    rounds = range(30)
+    facts = [
+        [
+            command(run=f"run-{side}-{number}", key=f"fact-{number}", type="String", value=side, read_version=0)
+            for number in rounds
+        ]
+        for side in ("likes tea", "likes coffee")
+    ]
+
+    await asyncio.gather(memory.publish(*facts[0], partition=0), memory.publish(*facts[1], partition=1))
+    outcomes = await memory.outcomes([event.id for side in facts for event in side])
+    found = await memory.ask(*(command("memory.read", key=f"fact-{number}", type="String") for number in rounds))
+    history = await memory.fetch("SELECT address, version, value FROM memory_history ORDER BY address, version")
+
+    lost = {event.data["address"]: event.data for event in await memory.events(Topic.MEMORY_CONFLICTS)}
+    kept = defaultdict(list)
+    for row in history:
+        kept[row["address"]].append(loads(row["value"]))
+    assert len(lost) == len(rounds)
+    for number in rounds:
+        older, newer = sorted((side[number] for side in facts), key=lambda event: outcomes[event.id].data["version"])
+        address = f"default/workflow/onboarding/patient/p1/fact-{number}"
+        assert kept[address] == [older.data["value"], newer.data["value"]]
+        assert (found[number].data["value"], found[number].data["version"]) == (newer.data["value"], 2)
+        superseded = lost[address]
+        assert (superseded["kind"], superseded["resolution"]) == ("lost_update", "overwritten")
+        assert superseded["current"]["value"] == older.data["value"]
+        assert superseded["current"]["writer"] == {"execution_id": older.subject}
 
 
 async def test_the_newest_state_lies_last_in_the_compacted_topic_though_two_workers_changed_it(memory: Memory) -> None:
@@ -157,42 +195,6 @@ async def _nothing_is_left_over(memory: Memory, commands: int) -> None:
 
     await until(acknowledged)
     assert sum(positions.values()) == commands
-
-
-async def test_increments_survive_kills_of_the_worker_and_of_its_sessions(memory: Memory) -> None:
-    """robinhood/faust#340, in small: the sum is exact whatever was killed."""
-    increments = [command("memory.update", type="Integer", operation="increment") for _ in range(4000)]
-    process = await memory.start_worker(batch_size=50)
-
-    async def kill_sessions() -> None:
-        for _ in range(20):
-            await memory.fetch(
-                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'tally-memory'"
-            )
-            await asyncio.sleep(0.05)
-
-    async def kill_workers() -> None:
-        nonlocal process
-        for kill in range(3):
-            (await until(lambda kill=kill: _position_past(memory, kill * 600)))
-            await memory.kill(process)
-            process = await memory.start_worker(batch_size=50)
-
-    async with asyncio.TaskGroup() as tasks:
-        tasks.create_task(memory.publish(*increments))
-        tasks.create_task(kill_workers())
-        tasks.create_task(kill_sessions())
-    (found,) = await memory.ask(command("memory.read", type="Integer"))
-
-    assert found.data["value"] == 4000
-    assert found.data["version"] == 4000
-    outcomes = await memory.outcomes([event.id for event in increments])
-    assert sorted(outcomes[event.id].data["version"] for event in increments) == list(range(1, 4001))
-
-
-async def _position_past(memory: Memory, offset: int) -> bool | None:
-    rows = await memory.fetch("SELECT max(next_offset) AS position FROM consumer_positions")
-    return True if (rows[0]["position"] or 0) > offset else None
 
 
 async def test_one_id_under_two_addresses_at_once_is_decided_once(memory: Memory) -> None:

@@ -12,6 +12,7 @@ from typing import TypeVar
 import asyncpg
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
+from aiokafka.errors import GroupCoordinatorNotAvailableError
 
 from schemas.envelope import Event
 from schemas.exact_json import JsonValue
@@ -95,7 +96,10 @@ class Memory:
         try:
 
             async def settled() -> bool | None:
-                (response,) = await admin.describe_consumer_groups([self.group])
+                try:
+                    (response,) = await admin.describe_consumer_groups([self.group])
+                except GroupCoordinatorNotAvailableError:
+                    return None  # the broker makes the topic of its groups only now
                 (group,) = response.groups
                 _, _, state, _, _, members, *_ = group
                 return True if state == "Stable" and len(members) == number else None
