@@ -14,7 +14,8 @@ from types import SimpleNamespace
 from typing import Any
 
 from schemas.envelope import Event
-from tests.support.model_order import ENDINGS, GONE, Frame, Waiting, go, references, render
+from tests.support.model_life import Life
+from tests.support.model_order import ENDINGS, GONE, Frame, go, references, render
 
 __all__ = ["Frame", "Model"]
 _BY_START = ("input", "system", "event")
@@ -27,7 +28,7 @@ def until_known(reference: list[str], look: Any) -> list[str]:
     return reference[: known + 1]
 
 
-class Model(Waiting):
+class Model(Life):
     """What the nodes do when it is their turn."""
 
     # -- activities and variables
@@ -97,6 +98,20 @@ class Model(Waiting):
     def activity_failed(self, body: dict[str, Any], frame: Frame, event: Event) -> None:
         if not self.held(body, frame, event, waits=False):
             self.fail_activity(body["activity_id"], frame, None)
+
+    def child_completed(self, body: dict[str, Any], frame: Frame, event: Event) -> None:
+        if not self.held({"activity_id": body["node_id"]}, frame, event, waits=False):
+            self.end_child(body, frame, event.id, None)
+
+    def run_child_completed(self, request: SimpleNamespace, body: dict[str, Any], look: Any) -> None:
+        kept = self.end_child(body, request.frame, request.id, request.number)
+        self.finish(request, {}, "answered" if kept else "failed")
+
+    def end_child(self, body: dict[str, Any], frame: Frame, said_by: str, before: int | None) -> bool:
+        if body["status"] == "completed":
+            return self.complete({"activity_id": body["node_id"], "output": body["outputs"]}, frame, said_by, before)
+        self.fail_activity(body["node_id"], frame, before)
+        return False
 
     def fail_activity(self, node: str, frame: Frame, before: int | None) -> None:
         self.scopes.get(frame, {}).pop(node, None)
@@ -335,7 +350,8 @@ class Model(Waiting):
             return
         if kind != "memory.conflicted":
             self.seen[str(request.domain)] = body["version"]
-        outputs = {name: value for name, value in body.items() if name in ("value", "version")}
+        about = ("command_id", "command_source", "address", "asked_by")
+        outputs = {name: value for name, value in body.items() if name not in about}
         match kind:
             case "memory.missing":
                 outputs = {"missing": True, "version": 0}

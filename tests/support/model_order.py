@@ -1,4 +1,4 @@
-"""The half of the model that says who waits for whom, and how a run begins and ends."""
+"""The part of the model that says who waits for whom."""
 
 import re
 from copy import deepcopy
@@ -55,7 +55,7 @@ def resolve(paths: list[str], look: Any) -> Any:
 
 @dataclass
 class Waiting:
-    """What is known of the run, and who waits for whom."""
+    """What is known of the run, and who waits for whom. How nodes run is told by those that derive from it."""
 
     execution_id: str
     scopes: dict[Frame, dict[str, Any]] = field(default_factory=lambda: {(): {}})
@@ -75,28 +75,9 @@ class Waiting:
     status: str = "open"
     final: dict[str, Any] = field(default_factory=dict)
     completion: dict[str, Any] | None = None
-
-    def apply(self, event: Event) -> list[tuple[Any, ...]]:
-        """Apply one event; return what it sends, in order."""
-        self.sent, was = [], self.status
-        body = deepcopy(event.data)
-        frame = tuple((step["node_id"], step["index"]) for step in body.get("iteration") or ())
-        kind, _, verb = event.type.partition(".")
-        if "command_id" in body:
-            self.outcome(event.type, body)
-        else:
-            name = kind if kind in ("scratchpad", "memory") else f"{kind}_{verb}"
-            getattr(self, name)(body, frame, event)
-        self.settle()
-        if self.completion is not None and self.started and not self.open and self.status == "running":
-            self.end("completed", {"output": render(self.completion["output"], lambda path: self.look((), path))})
-        self.revision += 1
-        if self.status in ("completed", "failed", "cancelled"):
-            late = was == self.status
-            self.sent.append(
-                ("execution.finalized", {**self.final, "late": late, "variables": deepcopy(self.scopes[()])})
-            )
-        return self.sent
+    parent: dict[str, Any] | None = None
+    output_mapping: dict[str, Any] | None = None
+    passed_on: Any = None
 
     def copy(self) -> Self:
         return deepcopy(self)
@@ -159,10 +140,13 @@ class Waiting:
         if root in _LIVE:
             return [max(request.number for request in gates)] if gates else []
         if root == "memory":
-            return [request.number for request in self.open if request.domain == ("pad", way[0])]
-        giver = self.giver(frame, way[0] if root in ("outputs", "state") else root)
-        if giver is not None:
-            return [giver.number]
+            writers = [request.number for request in self.open if request.domain == ("pad", way[0])]
+            if writers:
+                return writers
+        else:
+            giver = self.giver(frame, way[0] if root in ("outputs", "state") else root)
+            if giver is not None:
+                return [giver.number]
         if root in ("input", "system", "event") and not self.started:
             return ["start"]
         # It is not known yet; what the request comes after may leave it in the store.
@@ -367,37 +351,3 @@ class Waiting:
         kind, _, verb = request.type.partition(".")
         name = f"run_{kind}" if kind in ("scratchpad", "memory") else f"run_{kind}_{verb}"
         getattr(self, name)(request, request.body, self.lookup(request))
-
-    # -- life
-
-    def execution_started(self, body: dict[str, Any], frame: Frame, event: Event) -> None:
-        self.started = True
-        self.subjects = {subject["kind"]: subject["id"] for subject in body["subjects"]}
-        self.status = "running" if self.status == "open" else self.status
-        self.scopes[()]["input"] = body["input"]
-        self.scopes[()]["system"] = {"execution_id": self.execution_id}
-        self.release("start", None)
-
-    def execution_completed(self, body: dict[str, Any], frame: Frame, event: Event) -> None:
-        if self.status in ("open", "running") and self.completion is None:
-            self.completion = {"output": body.get("output")}
-
-    def execution_failed(self, body: dict[str, Any], frame: Frame, event: Event) -> None:
-        self.end("failed", {"output": None, "error": body["error"]})
-
-    def execution_cancelled(self, body: dict[str, Any], frame: Frame, event: Event) -> None:
-        self.end("cancelled", {"output": None})
-
-    def end(self, status: str, final: dict[str, Any]) -> None:
-        if self.status in ("completed", "failed", "cancelled"):
-            return
-        for request in sorted(self.open, key=lambda request: request.number):
-            if request.type in ENDINGS:
-                continue
-            if not request.sent:
-                self.skip(request, "execution_ended", "abandoned")
-            elif request.type == "activity.scheduled":
-                self.finish(request, {}, "abandoned")
-        self.endings, self.completion = [], None
-        self.ready = [request for request in self.ready if request.type in ENDINGS]
-        self.status, self.final = status, {"status": status, **final}

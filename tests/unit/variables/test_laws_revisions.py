@@ -66,6 +66,22 @@ def test_a_revision_shows_frames_the_scratchpad_and_what_was_removed() -> None:
     assert public_writes(run.revisions[-1].changes) == revised(run)["writes"] == [{"path": "a", "removed": True}]
 
 
+def test_a_variable_that_goes_away_is_told_whole_also_where_only_parts_of_it_were_written() -> None:
+    run = started()
+    run.output("x", {"n": 1}, output_mapping={"a.n": "{{x.n}}", "a.m.k": 2})
+    run.say("activity.failed", activity_id="a", error="e")
+    assert revised(run)["writes"] == [{"path": "a", "removed": True}]
+
+    run.say("foreach.open", node_id="l", collection=[7], item_variable="item")
+    run.say("variables.set", variables={"a.n": 1, "a.m": 1}, iteration=[{"node_id": "l", "index": 0}])
+    run.say("foreach.open", node_id="l", collection=[], item_variable="item")
+    assert revised(run)["writes"] == [
+        {"path": "a", "frame": "l[0]", "removed": True},
+        {"path": "item", "frame": "l[0]", "removed": True},
+    ]
+    assert run.state.store_bytes == size_of(run)
+
+
 def test_a_revision_names_the_reader_where_it_is_another_node_than_the_cause() -> None:
     run = started()
     run.say("activity.scheduled", activity_id="a", inputs={})

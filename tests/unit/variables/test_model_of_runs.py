@@ -12,21 +12,14 @@ from schemas.identity import key_of
 from schemas.limits import DEFAULT_LIMITS
 from tests.support.model import Frame, Model
 from tests.support.model_order import ENDINGS
+from tests.support.model_view import said, scratchpad, variables
+from tests.support.random_runs import ACTIVITIES, AFTERS, MEMORY_NODES, PATHS
 from tests.support.runs import NOW, Run
 from workers.logic.variables import entries, fold
 from workers.logic.variables.state import ExecutionKey, ExecutionState
-from workers.logic.variables.step import Context, Outgoing
+from workers.logic.variables.step import Context
 
 SAFE_DEPTH = 30
-ACTIVITIES = ["a", "b", "c"]
-MEMORY_NODES = ["r", "w", "a"]
-PATHS = [
-    *("a.n", "b.n", "c.n.y", "a", "r.value", "r.version", "w.version", "x", "x.y", "gate.result", "s.operation"),
-    *("input.n", "system.execution_id", "item", "item.n", "inner", "_prev.n", "last_output", "last_output.n"),
-    *("memory.one.k", "memory.two", "memory_manager.key", "outputs.a.parsed.n", "outputs.b.n", "state.x", "nobody"),
-    *("parallel_results.a", "loop.results.0", "last_output_parsed.operation"),
-]
-AFTERS = ["a", "b.n", "r.value", "r.missing", "w.version", "w.done", "x", "x.y", "gate", "loop", "s", "nobody.port"]
 paths = st.sampled_from(PATHS)
 refs = st.one_of(paths, st.lists(paths, min_size=2, max_size=3).map(" || ".join)).map("{{{{{}}}}}".format)
 values = st.sampled_from([0, 1, "t", None, True, [1, 2], {"y": 1}, {"n": 2}, [{"n": 5}, 6]])
@@ -90,10 +83,13 @@ class Runs(RuleBasedStateMachine):
         assert lived is not None
         self.commit(lived.changes)
         expected = self.model.apply(for_model)
-        said = [self.said(outgoing) for outgoing in lived.outgoing]
-        assert said == expected
-        assert self.variables() == {frame: names for frame, names in self.model.scopes.items() if names}
-        assert self.scratchpad() == {name: values for name, values in self.model.pads.items() if values}
+        assert [self.said(outgoing.event) for outgoing in lived.outgoing] == expected
+        assert variables(self.run.state, self.run.entries) == {
+            frame: names for frame, names in self.model.scopes.items() if names
+        }
+        assert scratchpad(self.run.state, self.run.entries) == {
+            name: values for name, values in self.model.pads.items() if values
+        }
         assert self.state.status == self.model.status
         assert lived.revision == self.model.revision
 
@@ -108,55 +104,12 @@ class Runs(RuleBasedStateMachine):
         if self.uncommitted % 3 == 0:
             self.state.committed()
 
-    def said(self, outgoing: Outgoing) -> tuple[Any, ...]:
-        event = outgoing.event
-        data = event.data
-        if event.type == "execution.finalized":
-            names = ("status", "output", "error", "late", "variables")
-            return (event.type, {name: data[name] for name in names if name in data})
+    def said(self, event: Event) -> tuple[Any, ...]:
         if event.type.startswith("memory."):
             self.commands.append(event)
-            asked_by, frame = self.asked[event.id]
-            said = (data["key"], data.get("value"), data.get("expected_version"), data.get("read_version"))
-            return (event.type, data["writer"]["node_id"], frame, asked_by, said)
-        self.answered[data["request_id"]].append(event.type)
-        frame = tuple((step["node_id"], step["index"]) for step in data.get("iteration", ()))
-        return (event.type, data["node_id"], frame, data["request_id"], self.payload(event.type, data))
-
-    def payload(self, event_type: str, data: dict[str, Any]) -> Any:
-        match event_type:
-            case "node.failed" | "node.skipped":
-                return data["code"]
-            case "node.answered":
-                return data["outputs"]
-            case "activity.ready":
-                return (data["inputs"], data["missing"])
-            case "condition.evaluated":
-                return data["result"]
-            case "parallel.joined":
-                return list(data["results"].items())
-            case "foreach.opened":
-                return ([item["item"] for item in data["items"]], [item["inputs"] for item in data["items"]])
-            case "foreach.closed":
-                return data["results"]
-            case _:
-                return (data["input"], data["output"])
-
-    def variables(self) -> dict[Frame, dict[str, Any]]:
-        found: dict[Frame, dict[str, Any]] = defaultdict(dict)
-        for entry in self.run.entries:
-            if entry.startswith(("v/", "w/")):
-                kind, *segments = entries.split(entry)
-                frame, name = ("", segments[0]) if kind == "v" else (segments[0], segments[1])
-                steps = tuple(
-                    (part[: part.index("[")], int(part[part.index("[") + 1 : -1])) for part in frame.split(">") if part
-                )
-                found[steps][name] = self.state.variable(frame, (name,))
-        return dict(found)
-
-    def scratchpad(self) -> dict[str, dict[str, Any]]:
-        namespaces = {entries.split(entry)[1] for entry in self.run.entries if entry.startswith("k/")}
-        return {namespace: self.state.namespace(namespace) for namespace in namespaces}
+        elif "request_id" in event.data:
+            self.answered[str(event.data["request_id"])].append(event.type)
+        return said(event, self.asked)
 
     # -- what may happen
 

@@ -31,7 +31,6 @@ def started(step: Step, body: JsonObject) -> None:
     fork = _source_of(step, cast("JsonObject", body["forked_from"])) if body.get("forked_from") else None
     if fork is not None:
         _begin_with(step, fork)
-        state.inherit(cast("int", cast("JsonObject", body["forked_from"])["revision"]))
     workflow = cast("JsonObject", body["workflow"])
     parent = cast("JsonObject | None", body.get("parent"))
     state.write(entries.META, {name: body[name] for name in _META_FIELDS if body.get(name) is not None})
@@ -39,6 +38,7 @@ def started(step: Step, body: JsonObject) -> None:
         str(workflow["name"]),
         None if parent is None else str(parent["execution_id"]),
         simulated=body.get("simulation") not in (None, False),
+        inherited=0 if fork is None else cast("int", cast("JsonObject", body["forked_from"])["revision"]),
     )
     _write_scopes(step, body, forked=fork is not None)
     simulation.seed(step, str(workflow["name"]))

@@ -166,3 +166,12 @@ def resolve(reference: Reference, lookup: Lookup) -> tuple[JsonValue, Read]:
             return value, hit
         stored = stored or hit
     return None, stored or reference.miss
+
+
+def overlaid(value: JsonValue | Missing, path: list[str], part: JsonValue) -> JsonValue:
+    """Return `value` with `part` at `path`; objects on the way are copied, never changed."""
+    if not path:
+        return part
+    base = dict(value) if isinstance(value, dict) else {}
+    base[path[0]] = overlaid(base.get(path[0], MISSING), path[1:], part)
+    return base

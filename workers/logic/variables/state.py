@@ -12,7 +12,7 @@ from workers.logic.variables import entries
 from workers.logic.variables.entry_index import EntryIndex
 from workers.logic.variables.head import Head, Mark, Status
 from workers.logic.variables.open_requests import OpenRequests, Request
-from workers.logic.variables.references import MISSING, Missing, descend
+from workers.logic.variables.references import MISSING, Missing, descend, overlaid
 
 #: Stands in the journal for an entry that the present event had not changed.
 _UNCHANGED: Final = object()
@@ -101,8 +101,9 @@ class ExecutionState:
         """Say whether durable memory must be left as it is."""
         return self._head.simulated
 
-    def start(self, workflow: str, parent_execution_id: str | None, *, simulated: bool) -> None:
-        """Note what the execution runs and who called it; one that has ended before stays ended."""
+    def start(self, workflow: str, parent_execution_id: str | None, *, simulated: bool, inherited: int) -> None:
+        """Note what it runs, who called it, and how many revisions it inherited; one that has ended stays ended."""
+        self._head.revision += inherited
         self._head.workflow = workflow
         self._head.simulated = simulated
         self._head.parent_execution_id = parent_execution_id
@@ -122,10 +123,6 @@ class ExecutionState:
         """Return the number of what is taken in now; numbers order requests, and turns in a domain."""
         self._head.requests += 1
         return self._head.requests
-
-    def inherit(self, revisions: int) -> None:
-        """Count the revisions that a fork begins with: its own go on after them."""
-        self._head.revision += revisions
 
     # -- one event at a time
 
@@ -262,20 +259,21 @@ class ExecutionState:
     def drop_variable(self, entry: str) -> None:
         """Delete a variable with what overlays it, or a scratchpad value."""
         self._head.store_bytes -= self.size_of(entry)
-        self._remove_below(entry)
+        if self._remove_below(entry) and self.raw(entry) is None:
+            self.note_absent(entry)  # so that readers of revisions learn that the variable itself is gone
         self.remove(entry)
 
-    def _remove_below(self, entry: str) -> None:
-        below = self._index.below(entry)
-        if below:
-            for deeper in list(below):
-                self.remove(deeper)
+    def _remove_below(self, entry: str) -> bool:
+        below = list(self._index.below(entry))
+        for deeper in below:
+            self.remove(deeper)
+        return bool(below)
 
     def clear_frame(self, frame: str) -> None:
         """Delete what one iteration wrote."""
         for entry in self._index.in_frame(frame):
             if entry[0] == "w":
-                self.drop_variable(entry)
+                self.drop_variable("/".join(entry.split("/")[:3]))
             else:
                 self.remove(entry)
 
@@ -298,7 +296,7 @@ class ExecutionState:
         if below:
             depth = entry.count("/") + 1
             for deeper in sorted(below, key=lambda name: (name.count("/"), name)):
-                value = _with(value, entries.split(deeper)[depth:], cast("JsonValue", self.read(deeper)))
+                value = overlaid(value, entries.split(deeper)[depth:], cast("JsonValue", self.read(deeper)))
         return value
 
     def shallow(self, frame: str, segments: tuple[str, ...]) -> JsonValue | Missing:
@@ -400,12 +398,3 @@ class ExecutionState:
             if (answer := self.raw(entries.answered(key, awaited))) is not None
         }
         self.requests.put(request, answers)
-
-
-def _with(value: JsonValue | Missing, path: list[str], part: JsonValue) -> JsonValue:
-    """Return `value` with `part` at `path`; objects on the way are copied, never changed."""
-    if not path:
-        return part
-    base = dict(value) if isinstance(value, dict) else {}
-    base[path[0]] = _with(base.get(path[0], MISSING), path[1:], part)
-    return base

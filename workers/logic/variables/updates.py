@@ -35,10 +35,10 @@ def _public(changes: Mapping[str, bytes | None]) -> list[tuple[str, bytes | None
 
 
 def _is_replaced(entry: str, changes: Mapping[str, bytes | None]) -> bool:
-    """Tell whether a deeper entry went away only because its ancestor was written whole."""
+    """Tell whether a deeper entry went away only because its ancestor was written whole, or went away itself."""
     while "/" in entry:
         entry = entry.rpartition("/")[0]
-        if changes.get(entry) is not None:
+        if entry in changes:
             return True
     return False
 
