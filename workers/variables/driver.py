@@ -4,6 +4,7 @@
 - Only positions that the worker named (`finish`) are committed. What Faust takes for acknowledged (an exception in an
   agent, a cancelled iteration, a message it skipped) commits nothing.
 - A fetch is handed on when the one before is finished: batches are as large as the backlog, nothing waits in buffers.
+- The inputs are not fetched before a rebalance is over; Faust may drop what it has fetched already.
 - A commit that fails is tried again; Faust would stop the worker.
 - Topics with equal partition counts are assigned together, whatever order a set of members happens to have.
 """
@@ -23,6 +24,9 @@ from faust.types import TP, ConsumerMessage, Message
 
 from schemas.errors import DependencyDown
 from topics.connection import FETCH_WAIT_MS
+
+#: How soon the inputs are looked at again while a rebalance comes to its end.
+_REBALANCE_PAUSE_S = 0.02
 
 Records = Sequence["ConsumerRecord[bytes | None, bytes | None]"]
 
@@ -92,6 +96,13 @@ class ConsumerThread(driver.AIOKafkaConsumerThread):
         """Fetch as many records as a batch may have; in a recovery, when only changelogs are read, all there are."""
         consumer = self._ensure_consumer()
         is_changelog = cast("FetchConsumer", self.consumer)._is_changelog_tp  # noqa: SLF001
+        if self.app.rebalancing and active_partitions is not None:
+            # Faust resumes the inputs before it clears its queues for the last time: a fetch that came in between
+            # would be gone, and the next one waits for its end for ever.
+            active_partitions = {tp for tp in active_partitions if is_changelog(tp)}
+            if not active_partitions:
+                await asyncio.sleep(_REBALANCE_PAUSE_S)
+                return {}
         recovers = active_partitions is not None and all(is_changelog(tp) for tp in active_partitions)
         fetched: RecordMap = await self.call_thread(
             self._fetch_records,
