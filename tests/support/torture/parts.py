@@ -155,6 +155,12 @@ class Postgres:
         raise RuntimeError(f"PostgreSQL did not get its port {port} back")
 
 
+def _ports_of_our_own() -> int:
+    """Return the first of ports that nobody takes while a broker is down: neither Kafka's own nor for connections."""
+    first = 20_000 + os.getpid() % 500 * 20
+    return next(port for port in range(first, 32_000, 20) if all(map(ports.is_free, range(port, port + 20))))
+
+
 class Brokers:
     """Three Apache Kafka brokers of our own, each of which can be killed and started again."""
 
@@ -163,7 +169,7 @@ class Brokers:
         self.address = ""
 
     async def __aenter__(self) -> Self:
-        self.address = (await self._kafka("start", "--brokers", "3")).strip()
+        self.address = (await self._kafka("start", "--brokers", "3", "--port", str(_ports_of_our_own()))).strip()
         return self
 
     async def __aexit__(self, *_: object) -> None:
