@@ -10,7 +10,7 @@ from schemas.envelope import Event
 from schemas.errors import Rejection
 from schemas.exact_json import JsonValue
 from schemas.limits import DEFAULT_LIMITS
-from tests.support.memory_store import RULES, START, Tables, memory_event
+from tests.support.memory_store import ADDRESS, RULES, START, Tables, memory_event
 from workers.logic.memory import commands
 from workers.logic.memory.commands import Broken, understand
 from workers.logic.memory.conversations import MAX_RECORD_BYTES, Conversation, Listing, conversation_at, listed
@@ -222,3 +222,17 @@ def test_a_record_of_which_nothing_fits_is_left_out() -> None:
 
     assert found["memories"] == []
     assert found["truncated"] is True
+
+
+def test_a_refusal_names_its_item() -> None:
+    """A run's failed node shows the message alone."""
+    tables = Tables()
+    tables.say("memory.write", type="Decimal", value=1)
+
+    for outcome in (
+        tables.say("memory.write", type="Integer", value="one"),
+        tables.say("memory.read", type="Integer"),
+        tables.say("memory.write", type="Integer", value=1, conditional=True),
+    ):
+        assert outcome[0] == "memory.rejected"
+        assert str(outcome[1]["message"]).startswith(f"{ADDRESS}: ")

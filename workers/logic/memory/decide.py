@@ -104,7 +104,9 @@ def _dispatch(command: Command, situation: Situation) -> Decision:
 
 
 def rejected(command: Command, code: str, message: str) -> Decision:
-    """Return the decision that a command breaks a rule."""
+    """Return the decision that a command breaks a rule; its message names the item."""
+    if command.address is not None and command.address not in message:
+        message = f"{command.address}: {message}"
     return Decision(command, "memory.rejected", _outcome(command, {"code": code, "message": message}))
 
 
