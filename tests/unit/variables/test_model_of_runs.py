@@ -306,4 +306,4 @@ class Runs(RuleBasedStateMachine):
 
 
 TestRuns = Runs.TestCase
-TestRuns.settings = settings(max_examples=1200, stateful_step_count=40, deadline=None, report_multiple_bugs=False)
+TestRuns.settings = settings(max_examples=60, stateful_step_count=40, deadline=None, report_multiple_bugs=False)
