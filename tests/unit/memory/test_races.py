@@ -173,6 +173,16 @@ def test_what_a_writer_says_of_itself_stands_beside_its_command() -> None:
     }
 
 
+def test_an_execution_that_is_named_stands_for_the_command() -> None:
+    tables = Tables()
+    tables.say("memory.write", None, type="Integer", value=1, writer={"execution_id": "run-9"})
+
+    conflict = tables.conflict("memory.write", "run-3", type="Integer", value=2, expected_version=0)
+
+    assert conflict is not None
+    assert conflict["current"]["writer"] == {"execution_id": "run-9"}
+
+
 def test_the_writer_that_forgot_the_item_is_named() -> None:
     tables = Tables()
     tables.say("memory.write", "run-1", type="Integer", value=1)
