@@ -80,7 +80,7 @@ async def process(
             batch_size=batch_size,
         )
         for batch in batches:
-            await processor.process(batch, {})
+            await processor.process(batch, {}, lambda _: None)
         if evicts:
             await processor.evict(-1)
 

@@ -40,6 +40,7 @@ from workers.variables.store import Head, HeadRow, Lane
 from workers.variables.table import ExecutionTable, LiveExecution
 
 Result = TypeVar("Result")
+Finished = Callable[[Sequence[ReceivedRecord]], None]
 
 #: Records between two looks at what else waits: about a millisecond, so that PostgreSQL's answers are not kept waiting.
 _UNDERSTOOD_AT_ONCE = 25
@@ -77,17 +78,20 @@ class BatchProcessor:
         self._busy = asyncio.Lock()
         self._log = batch_logger(health.worker)
 
-    async def process(self, records: Sequence[ReceivedRecord], log_ends: Mapping[Lane, int]) -> None:
+    async def process(
+        self, records: Sequence[ReceivedRecord], log_ends: Mapping[Lane, int], finished: Finished
+    ) -> None:
         """Apply `records` and return when all they cause is acknowledged. Waits out what can be waited out.
 
+        `finished` is told of each batch of them, in order, once all that it causes is acknowledged.
         While one batch of them is committed, the next is understood and the one before is published, each in its
-        order. Raises `Stopping` when asked to stop while a dependency is down; nothing may be acknowledged then.
+        order. Raises `Stopping` when asked to stop while a dependency is down; the rest may not be acknowledged then.
         """
         async with self._busy:
             partitions = await self._retry(lambda: self._publisher.partitions(Topic.EXECUTION_EVENTS), "kafka")
             tasks: set[asyncio.Task[object]] = set()
             try:
-                await self._process(slices(records, self._batch_size), partitions, log_ends, tasks)
+                await self._process(slices(records, self._batch_size), partitions, log_ends, finished, tasks)
             except BaseException:
                 for task in tasks:
                     task.cancel()
@@ -99,6 +103,7 @@ class BatchProcessor:
         batches: Iterator[Sequence[ReceivedRecord]],
         partitions: int,
         log_ends: Mapping[Lane, int],
+        finished: Finished,
         tasks: set["asyncio.Task[object]"],
     ) -> None:
         def start(work: Coroutine[object, object, Result]) -> asyncio.Task[Result]:
@@ -113,7 +118,8 @@ class BatchProcessor:
             intake = await understanding
             records = next(batches, None)
             understanding = None if records is None else start(_understand(records, partitions))
-            for arrivals in cut_before_forks(intake.arrivals):
+            parts = cut_before_forks(intake.arrivals)
+            for arrivals in parts:
                 started = monotonic()
                 with self._step("commit"):
                     committed = await self._retry(partial(self._commit, arrivals, intake.records, log_ends), "postgres")
@@ -122,7 +128,8 @@ class BatchProcessor:
                 if publishing is not None:
                     await publishing
                 self._unpublished = committed.since
-                publishing = start(self._publish(committed, intake, changelog, len(arrivals), started))
+                work = self._publish(committed, intake, changelog, len(arrivals), started)
+                publishing = start(_and_tell(work, finished, intake.records) if arrivals is parts[-1] else work)
                 intake = Intake(records=intake.records)
         if publishing is not None:
             await publishing
@@ -363,6 +370,11 @@ class BatchProcessor:
                 await store.forget_refusals(connection, older_than_days)
 
         await self._retry(forget, "postgres")
+
+
+async def _and_tell(work: Awaitable[None], finished: Finished, records: Sequence[ReceivedRecord]) -> None:
+    await work
+    finished(records)
 
 
 async def _understand(records: Sequence[ReceivedRecord], partitions: int) -> Intake:

@@ -142,8 +142,12 @@ class FetchConsumer(driver.Consumer):
 
     def finish(self, fetch: Fetch) -> None:
         """Let the positions of `fetch` be committed: all that it causes is stored, published and acknowledged."""
-        self.finished_positions.update(fetch.positions)
+        self.note_finished(fetch.positions)
         fetch.finished.set()
+
+    def note_finished(self, positions: Mapping[TP, int]) -> None:
+        """Let positions be committed: all that comes before them is stored, published and acknowledged."""
+        self.finished_positions.update(positions)
 
     def commit_failed(self, error: Exception) -> None:
         """Note a failed commit of positions."""

@@ -1,7 +1,7 @@
 """The variable worker: execution-events, activity-outputs, memory-results -> variable stores and their answers."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 from functools import partial
 from typing import cast
@@ -146,7 +146,7 @@ class _Session:
     async def _handle(self, fetch: Fetch) -> None:
         """Process a fetch and let its positions be committed. No exception leaves: Faust would acknowledge it."""
         try:
-            await self._processor.process(*_received(fetch, self._connection))
+            await self._processor.process(*_received(fetch, self._connection), self._note_finished)
         except Stopping as stopping:
             batch_logger(WORKER).info("batch left undone", action="stop", cause=str(stopping))
         except asyncio.CancelledError:
@@ -155,6 +155,12 @@ class _Session:
             failures.crash(error, worker=WORKER, during="a batch")
         else:
             cast("FetchConsumer", self._app.consumer).finish(fetch)
+
+    def _note_finished(self, records: Sequence[ReceivedRecord]) -> None:
+        """Let the positions of a batch be committed before its fetch is done: less comes again after a kill."""
+        # Of each partition the last one counts.
+        positions = {TP(self._connection.wire_name(each.topic), each.partition): each.offset + 1 for each in records}
+        cast("FetchConsumer", self._app.consumer).note_finished(positions)
 
     async def _tidy(self) -> None:
         """Let ended executions leave the table, and old refusals and finished executions the database."""
