@@ -63,11 +63,11 @@ _MEMORY: Mapping[str, Arguments] = {
     "add_items": (_ADDRESSES,),
     "lock_items": (_ADDRESSES,),
     "lock_unlocked_items": (_ADDRESSES,),
-    "read_known": ([key.hex for key in _KEYS],),
+    "read_known": (_KEYS,),
     "read_bases": (_ADDRESSES, _ONES),
     "write_batch": (
         *(_NOW, _ADDRESSES, _TWOS, _TWOS, _ONES, _ONES, ["Json"] * _MANY, _BYTES, _BYTES),
-        *(_DIGESTS, _TIMES, _NONES, "conversation"),
+        *(_KEYS, _TIMES, _NONES, "conversation"),
         *([[]] * 7),
         *([[]] * 6),
         *("memory", "memory-commands", [0], [_MANY]),

@@ -36,7 +36,7 @@ SELECT address, version, sequence, previous_version, erased_version, type, value
 -- would not see what another worker committed while the lock was waited for.
 SELECT clock.now, known.command_key, known.digest, known.address, known.reply_key, known.outcome, known.conflict
   FROM (SELECT clock_timestamp() AS now) AS clock
-  LEFT JOIN memory_outcomes AS known ON known.command_key = ANY($1::text[]::uuid[]);
+  LEFT JOIN memory_outcomes AS known ON known.command_key = ANY($1::uuid[]);
 
 -- name: read_bases
 -- The versions that refused writers started from.
@@ -47,13 +47,13 @@ SELECT v.address, v.version, v.type, v.value, v.writer, v.written_at, v.expires_
 -- name: write_batch
 -- Everything a batch comes to, set by set, and the fence past it. The counts tell whether each row found its place.
 -- The newest version of an item is remembered from the item's own row, without the value where $13 is its type: only
--- versions that the batch itself replaced come extra. Keys come as bytes, which are cheaper to pass than uuids.
+-- versions that the batch itself replaced come extra.
 WITH changed AS (
     SELECT n.address, n.version, n.sequence, n.previous_version, n.erased_version, n.type, n.value, n.writer,
            CASE WHEN n.value IS NULL THEN 'forgotten' ELSE 'written' END AS change,
-           encode(n.changed_by, 'hex')::uuid AS changed_by, n.expires_at, n.traceparent
+           n.changed_by, n.expires_at, n.traceparent
       FROM unnest($2::text[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[], $7::text[], $8::bytea[],
-                  $9::bytea[], $10::bytea[], $11::timestamptz[], $12::text[])
+                  $9::bytea[], $10::uuid[], $11::timestamptz[], $12::text[])
         AS n (address, version, sequence, previous_version, erased_version, type, value, writer,
               changed_by, expires_at, traceparent)
 ), written AS (
@@ -71,9 +71,9 @@ WITH changed AS (
       FROM changed AS n
      WHERE n.value IS NOT NULL
     UNION ALL
-    SELECT n.address, n.version, n.type, n.value, n.writer, $1, n.expires_at, encode(n.command_key, 'hex')::uuid
+    SELECT n.address, n.version, n.type, n.value, n.writer, $1, n.expires_at, n.command_key
       FROM unnest($14::text[], $15::bigint[], $16::text[], $17::bytea[], $18::bytea[], $19::timestamptz[],
-                  $20::bytea[])
+                  $20::uuid[])
         AS n (address, version, type, value, writer, expires_at, command_key)
     RETURNING 1
 ), moved AS (
@@ -84,8 +84,8 @@ WITH changed AS (
     RETURNING 1
 ), answered AS (
     INSERT INTO memory_outcomes (command_key, digest, address, reply_key, outcome, conflict, decided_at)
-    SELECT encode(n.command_key, 'hex')::uuid, n.digest, n.address, n.reply_key, n.outcome, n.conflict, $1
-      FROM unnest($21::bytea[], $22::bytea[], $23::text[], $24::text[], $25::bytea[], $26::bytea[])
+    SELECT n.command_key, n.digest, n.address, n.reply_key, n.outcome, n.conflict, $1
+      FROM unnest($21::uuid[], $22::bytea[], $23::text[], $24::text[], $25::bytea[], $26::bytea[])
         AS n (command_key, digest, address, reply_key, outcome, conflict)
     RETURNING 1
 )

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import starmap
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from uuid import UUID
 
 import asyncpg
@@ -86,7 +86,7 @@ async def read_newer(connection: Connection, published: Iterable[Item]) -> list[
 
 async def read_known(connection: Connection, keys: Sequence[UUID]) -> Known:
     """Return the clock, and what is known of commands. Only after their items are locked."""
-    rows = await connection.fetch(_QUERIES["read_known"], [key.hex for key in keys])
+    rows = await connection.fetch(_QUERIES["read_known"], keys)
     found = [StoredOutcome(*row[1:]) for row in rows if row[1] is not None]
     return Known(rows[0]["now"], {outcome.command_key: outcome for outcome in found})
 
@@ -113,7 +113,7 @@ async def write_batch(
         *_changed_columns(items.values()),
         RECORD_TYPE,
         *_replaced_columns(versions),
-        *_answer_columns(outcomes),
+        *_columns(outcomes, len(StoredOutcome._fields)),
         fences.group,
         _TOPIC,
         list(fences.positions.keys()),
@@ -128,23 +128,13 @@ async def write_batch(
 
 def _changed_columns(items: Iterable[Item]) -> list[Sequence[object]]:
     """Return what the statement takes of items; it knows what changed them, and when."""
-    *columns, _, _, changed_by, expires_at, traceparent = _columns(items, len(Item._fields))
-    return [*columns, _bytes_of(changed_by), expires_at, traceparent]
+    *columns, _change, _changed_at, changed_by, expires_at, traceparent = _columns(items, len(Item._fields))
+    return [*columns, changed_by, expires_at, traceparent]
 
 
 def _replaced_columns(versions: Iterable[Version]) -> list[Sequence[object]]:
-    *columns, _, expires_at, command_key = _columns(versions, len(Version._fields))
-    return [*columns, expires_at, _bytes_of(command_key)]
-
-
-def _answer_columns(outcomes: Iterable[StoredOutcome]) -> list[Sequence[object]]:
-    command_key, *columns = _columns(outcomes, len(StoredOutcome._fields))
-    return [_bytes_of(command_key), *columns]
-
-
-def _bytes_of(keys: Sequence[Any]) -> list[bytes]:
-    """Return keys as bytes, which are cheaper to pass than uuids."""
-    return [key.bytes for key in keys]
+    *columns, _written_at, expires_at, command_key = _columns(versions, len(Version._fields))
+    return [*columns, expires_at, command_key]
 
 
 async def note_erasures(connection: Connection, erased: Mapping[str, int]) -> None:
