@@ -149,8 +149,7 @@ class Waiting:
                 return [giver.number]
         if root in ("input", "system", "event") and not self.started:
             return ["start"]
-        # It is not known yet; what the request comes after may leave it in the store.
-        return [request.number for request in gates] if self.look(frame, path) is GONE else []
+        return []
 
     # -- requests
 
@@ -299,7 +298,12 @@ class Waiting:
     def shuts(self, text: str, done: SimpleNamespace) -> bool:
         name = text.partition(".")[0]
         end = self.ended.get((done.frame, name))
-        return self.closes(text, self.given(done, name), done.how, end.ports if end is not None else None)
+        return self.closes(
+            text,
+            self.given(done, name),
+            done.how,
+            end.ports if end is not None and done.type in (*ENDINGS, "activity.scheduled") else None,
+        )
 
     def forget_fallbacks(self, waiting: SimpleNamespace) -> None:
         """Stop waiting for what only stands behind a value that is known and not null."""
@@ -326,8 +330,6 @@ class Waiting:
         if root in ("outputs", "state"):
             root, *way = way
             way = way[1:] if path.startswith("outputs") and way[:1] == ["parsed"] else way
-        if root not in done.gives:
-            return self.look(waiting.frame, path)
         value = self.given(done, root)
         return GONE if value is GONE else go(value, way)
 

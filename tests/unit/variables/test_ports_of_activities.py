@@ -3,7 +3,7 @@
 import pytest
 
 from schemas.exact_json import JsonObject
-from tests.support.runs import Run, of_type
+from tests.support.runs import Run
 
 OUTPUT: JsonObject = {"score": 7, "note": None, "deep": {"x": 1}}
 MAPPING: JsonObject = {"risk.score": "{{screening.score}}"}
@@ -59,28 +59,6 @@ def test_an_output_that_is_not_mapped_any_more_is_found_in_the_store_again() -> 
     (ready,) = run.say("activity.scheduled", activity_id="m", inputs={}, after="screening.other")
 
     assert (skip.type, ready.type) == ("node.skipped", "activity.ready")
-
-
-def test_what_comes_after_an_activity_reads_what_its_mapping_set() -> None:
-    run = started()
-    run.say("variables.set", variables={"defaults.score": 0})
-    run.say("activity.scheduled", activity_id="screening", inputs={})
-    run.say("activity.scheduled", activity_id="other", inputs={})
-    inputs: JsonObject = {
-        "score": "{{risk.score}}",
-        "chain": "{{risk.score || defaults.score}}",
-        "set": "{{found}}",
-        "known": "{{defaults.score}}",
-        "nobody": "{{nobody}}",
-    }
-    assert run.say("activity.scheduled", activity_id="n", inputs=inputs, after=["screening", "other"]) == []
-    run.say("variables.set", variables={"defaults.score": 1})
-
-    run.output("screening", OUTPUT, output_mapping=MAPPING, variables={"found": True})
-    (ready,) = of_type(run.output("other", {}), "activity.ready")
-
-    assert ready.data["inputs"] == {"score": 7, "chain": 7, "set": True, "known": 0, "nobody": None}
-    assert ready.data["missing"] == ["nobody"]
 
 
 def test_without_after_nobody_waits_for_a_name_that_a_mapping_may_set() -> None:

@@ -106,8 +106,7 @@ def _ended_state(step: Step, frame: str, node_id: str) -> JsonObject:
 def awaits_of(step: Step, asked: Asked, gates: Iterable[str]) -> dict[str, tuple[str, ...]]:
     """Return the requests that the references need, each with the paths that its answer binds.
 
-    A request that comes `after` others means by `last_output` and its like what the latest of them will leave, and by
-    a name that is not known yet what is there then: an output mapping may set any.
+    A request that comes `after` others means by `last_output` and its like what the latest of them will leave.
     """
     if not asked.references:
         return {}
@@ -117,8 +116,8 @@ def awaits_of(step: Step, asked: Asked, gates: Iterable[str]) -> dict[str, tuple
     for reference in asked.references:
         for path in reference.paths:
             awaited = _awaited_by(step, asked.frame, path, gates)
-            value = scope(path) if not awaited and (gates or len(reference.paths) > 1) else MISSING
-            for key in gates if not awaited and value is MISSING else awaited:
+            value = scope(path) if not awaited and len(reference.paths) > 1 else MISSING
+            for key in awaited:
                 found.setdefault(key, {})[str(path)] = None
             # What comes after a value that is known and not null can never be the answer.
             if value not in (MISSING, None):

@@ -253,7 +253,9 @@ def _unlock(step: Step, waiting: Request, key: str, ending: Ending | None) -> No
         for after in waiting.gates.get(key, ()):
             name = after.partition(".")[0]
             node = step.state.read(entries.node(ending.request.frame, name))
-            ports = node.get("ports") if isinstance(node, dict) else None
+            # A node's note may be of a later activity than the answer that came now.
+            is_activity = ending.request.type == "activity.scheduled" or ending.request.type in ENDINGS
+            ports = node.get("ports") if is_activity and isinstance(node, dict) else None
             closed = closed_gate(after, _output_of(step, ending, name), ending.ended, ports)
             if closed is not None:
                 skip(step, waiting, "port_absent", closed)
@@ -305,10 +307,7 @@ def _value_for(step: Step, waiting: Request, text: str, key: str, ending: Ending
         return MISSING
     if ending is None or root in POINTERS or root == "memory" or ending.request.type == OPEN_LOOP:
         return step.lookup_in(waiting.frame)(path)
-    name = provider_name(path)
-    if name not in ending.request.provides:
-        return step.lookup_in(waiting.frame)(path)
-    output = _output_of(step, ending, name)
+    output = _output_of(step, ending, provider_name(path))
     return output if output is MISSING else descend(output, rest_of(path))
 
 
