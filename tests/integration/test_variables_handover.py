@@ -18,7 +18,7 @@ from workers.runtime.health import Health
 from workers.runtime.postgres import Database
 from workers.settings import Settings, read_settings
 from workers.variables.application import build_app, register
-from workers.variables.batch import BatchProcessor
+from workers.variables.batch import BatchProcessor, Finished
 
 
 class Killed(Exception):  # noqa: N818 - it is no error
@@ -30,13 +30,13 @@ class Published:
 
     def __init__(self, *, dies: bool = False) -> None:
         self.records: list[Record] = []
-        self._dies = dies
+        self.dies = dies
 
     async def partitions(self, topic: Topic) -> int:
         return PARTITIONS
 
     async def publish(self, records: Iterable[Record]) -> Sequence[object]:
-        if self._dies:
+        if self.dies:
             raise Killed
         self.records += records
         return []
@@ -58,6 +58,7 @@ async def process(
     *batches: Sequence[ReceivedRecord],
     evicts: bool = False,
     batch_size: int = 500,
+    finished: Finished = lambda _: None,
 ) -> None:
     """Be a new worker and process batches."""
 
@@ -80,7 +81,7 @@ async def process(
             batch_size=batch_size,
         )
         for batch in batches:
-            await processor.process(batch, {}, lambda _: None)
+            await processor.process(batch, {}, finished)
         if evicts:
             await processor.evict(-1)
 
@@ -133,6 +134,23 @@ async def test_batches_that_overlap_are_published_in_their_order(settings: Setti
     await process(settings, published, [FIRST, OUTPUT, LATER, LATEST], batch_size=1)
 
     assert published.revisions == [1, 2, 3, 4]
+
+
+async def test_a_batch_may_be_acknowledged_when_it_is_published_whatever_becomes_of_the_next(
+    settings: Settings,
+) -> None:
+    published = Published()
+    told: list[ReceivedRecord] = []
+
+    def finished(records: Sequence[ReceivedRecord]) -> None:
+        told.extend(records)
+        published.dies = True
+
+    with pytest.raises(Killed):
+        await process(settings, published, [FIRST, OUTPUT, LATER], batch_size=1, finished=finished)
+
+    assert told == [FIRST]
+    assert published.revisions == [1]
 
 
 async def test_what_was_being_published_while_the_next_batch_was_committed_goes_out_first(settings: Settings) -> None:

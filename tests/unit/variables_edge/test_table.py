@@ -72,6 +72,16 @@ def test_a_zombies_late_write_is_noticed() -> None:
     assert not found.is_whole()
 
 
+def test_values_that_changed_places_are_noticed() -> None:
+    with table() as executions:
+        records = revise(executions, LiveExecution.rebuilt(0, b"", {}), {"v/x": b"1", "v/y": b"2"})
+    x, y, head = records
+
+    found = recovered([x._replace(value=y.value), y._replace(value=x.value), head])[KEY]
+
+    assert not found.is_whole()
+
+
 def test_the_head_is_written_last() -> None:
     with table() as executions:
         records = revise(executions, LiveExecution.rebuilt(0, b"", {}), {"v/x": b"1"})
