@@ -157,3 +157,17 @@ def test_an_output_of_a_loop_waits_in_its_iteration() -> None:
     (closed,) = run.say("foreach.close", node_id="items")
 
     assert closed.data["results"] == [{"by": "mia"}]
+
+
+def test_a_request_that_an_early_failure_ends_before_its_turn_is_answered_once() -> None:
+    run = Run()
+    run.output("a", {"n": 0}, output_mapping={"x": "{{input.n}}"})
+    run.say("condition.evaluate", node_id="gate", condition="{{a.n}} == 1")
+    run.say("variables.set", variables={"x": "{{a.n}}"})
+    run.say("activity.scheduled", activity_id="a", inputs={}, after="x")
+    run.say("activity.failed", activity_id="a", error="e")
+
+    answers = run.start(input={"n": 1})
+
+    assert len([answer for answer in answers if answer.data["node_id"] == "a"]) == 1
+    assert len(run.state.requests) == 0
