@@ -56,6 +56,9 @@ def list_command(
     if json:
         show_json([_described(summary) for summary in found])
         return
+    if not found:
+        say("there are no such executions" if status or workflow else f"there are no executions in tenant {tenant!r}")
+        return
     rows = [
         (s.key.execution_id, s.workflow or "-", s.status, str(s.revision), _time(s.started_at), _time(s.ended_at))
         for s in found
@@ -122,7 +125,7 @@ def reads(
     touches = [touch for revision in found for touch in touches_of(revision, path)]
     if json:
         show_json(touches)
-    else:
+    elif touches:
         rows = [
             (
                 str(t["revision"]),
@@ -156,6 +159,9 @@ def diff(
     changes = differences(before, after)
     if json:
         show_json([{"path": path, "a": old, "b": new} for path, old, new in changes])
+        return
+    if not changes:
+        say(f"{a} and {b} hold the same")
         return
     rows = [
         (path, short(old) if old is not None else "", short(new) if new is not None else "")

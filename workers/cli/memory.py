@@ -105,6 +105,9 @@ def list_command(
     if json:
         show_json([item_document(each) for each in found])
         return
+    if not found:
+        say(f"nothing of that kind is stored in tenant {tenant!r}")
+        return
     show_table(None, ITEM_COLUMNS, map(item_row, found))
 
 
@@ -114,6 +117,8 @@ def _place(subject: str | None, workflow: str | None, *, shared: bool, of_all: b
     if of_all and subject is not None:
         raise UsageError("--global and --subject exclude each other: workflow-global items are about nobody")
     kind, _, subject_id = (subject or "").partition(":")
+    if subject is not None and not kind:
+        raise UsageError(f"--subject {subject!r} should be KIND or KIND:ID, as in patient or patient:P-4711")
     about = (kind, subject_id or None) if kind else None
     scope: Scope | None = "shared" if shared else "workflow" if workflow is not None else None
     return Place(scope, workflow, "workflow-global" if of_all else about)
@@ -157,7 +162,7 @@ def forget(
     subject: Subject = None,
     workflow: Workflow = None,
     tenant: Tenant = DEFAULT_TENANT,
-    timeout: Annotated[float, typer.Option(help="Seconds to wait for the outcome.")] = 30.0,
+    timeout: Annotated[float, typer.Option(min=0, help="Seconds to wait for the outcome.")] = 30.0,
     json: Json = False,
 ) -> None:
     """Forget an item and its history. Exit 1 when there was none."""

@@ -31,7 +31,8 @@ def await_command(
     outcome = run(find_outcome(read_settings().kafka(), event_id, timeout_s=timeout, source=source))
     if outcome is None:
         answer_is_no(
-            f"no outcome of {event_id} within {timeout:g} s; is it published, do the workers run (`tally doctor`)?"
+            f"no outcome of {event_id} within {timeout:g} s; is it published, do the workers run (`tally doctor`)? "
+            f"A run has one when it ends, a request when nothing holds it up (`tally execution show`)"
         )
     if isinstance(outcome, Refused):
         letter = outcome.letter

@@ -23,7 +23,7 @@ from topics.publisher import Publisher
 from topics.records import Record
 from topics.routing import route
 from workers.cli.app import ExitCode, app, run
-from workers.cli.output import complain, say, show_json
+from workers.cli.output import complain, counted, say, show_json
 from workers.settings import Settings, read_settings
 
 _BATCH_RECORDS = 2000
@@ -139,11 +139,12 @@ def publish(
         refused = [{"line": r.line, "code": r.code, "message": r.message} for r in published.refusals]
         show_json({"published": published.records, "refused": refused})
     else:
-        say(f"{published.records} events published")
+        say(f"{counted(published.records, 'event')} published")
     for refusal in published.refusals[:_SHOWN_REFUSALS]:
         complain(f"tally: line {refusal.line}: {refusal.code}: {refusal.message}")
     if published.refusals:
-        complain(f"tally: {len(published.refusals)} lines were not published; correct them and publish the file again")
+        refused_lines = counted(len(published.refusals), "line")
+        complain(f"tally: not published: {refused_lines}; correct what is named above and publish the file again")
         raise typer.Exit(ExitCode.USAGE)
 
 

@@ -12,7 +12,7 @@ from workers.cli.differences import differences
 from workers.cli.item_views import change_line, full_name
 from workers.cli.local import taken_ports
 from workers.cli.once import Once
-from workers.cli.output import pretty, short, show_table
+from workers.cli.output import counted, pretty, short, show_table
 
 
 @given(json_values)
@@ -28,6 +28,10 @@ def test_numbers_keep_their_spelling() -> None:
 
 def test_a_long_value_is_cut_visibly() -> None:
     assert short("x" * 100, 10) == '"xxxxxxxx…'
+
+
+def test_one_thing_is_not_many() -> None:
+    assert [counted(number, "event") for number in (0, 1, 2)] == ["0 events", "1 event", "2 events"]
 
 
 def test_stores_differ_by_path() -> None:
@@ -133,6 +137,39 @@ def test_an_id_is_never_folded(capsys: pytest.CaptureFixture[str], monkeypatch: 
     show_table(None, ("id", "message"), [("0" * 36, "a message that is long " * 5)], whole={"id"})
 
     assert "0" * 36 in capsys.readouterr().out
+
+
+def test_a_table_that_would_fold_into_slivers_becomes_blocks(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("workers.cli.output._PIPED_WIDTH", 50)
+    message = "nothing of this message is broken within a word, however narrow"
+
+    show_table("two", ("id", "code", "message"), [("0" * 36, "malformed", message), ("1" * 36, "", "x")], whole={"id"})
+
+    assert capsys.readouterr().out.splitlines() == [
+        "two",
+        f"id      │ {'0' * 36}",
+        "code    │ malformed",
+        f"message │ {message}",
+        "",
+        f"id      │ {'1' * 36}",
+        "message │ x",
+    ]
+
+
+def test_a_table_folds_between_words_and_cuts_nothing(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The least width at which each column has its longest word.
+    monkeypatch.setattr("workers.cli.output._PIPED_WIDTH", 10 + 10 + 5)
+
+    show_table(None, ("written", "not done"), [("2026-12-01 02:58:06", "it failed completely")])
+
+    assert [line.split() for line in capsys.readouterr().out.splitlines()[2:]] == [
+        ["2026-12-01", "│", "it", "failed"],
+        ["02:58:06", "│", "completely"],
+    ]
 
 
 def test_an_unseen_overwrite_says_so() -> None:

@@ -27,6 +27,8 @@ def tally(*arguments: str, **environment: str) -> Result:
         (["publish", "/nowhere.jsonl"], "cannot be read"),
         (["execution", "diff", "a@x", "b"], "should be EXECUTION@REVISION"),
         (["memory", "get", "k", "--subject", "patient"], "should be KIND:ID"),
+        (["memory", "list", "--subject", ":P-4711"], "should be KIND or KIND:ID"),
+        (["memory", "forget", "k", "--timeout", "-1"], "--timeout"),
         (["memory", "get", "a/b/c/d/e/f"], "address_invalid"),
         (["dead-letters", "replay"], "--all"),
         (["execution", "show", "x", "--at", "0"], "see `tally execution show --help`"),
