@@ -41,7 +41,9 @@ def _revision_row(revision: RevisionDetail) -> tuple[str, ...]:
     cause = cast("JsonObject", revision.body["cause"])
     found = cast("list[JsonObject]", revision.body["reads"])
     read = [str(r["path"]) if r.get("found") else f"{r['path']} (null)" for r in found]
-    wrote = [str(write["path"]) for write in _writes(revision)]
+    wrote = [
+        f"{write['frame']} {write['path']}" if "frame" in write else str(write["path"]) for write in _writes(revision)
+    ]
     marks = (" inherited" if revision.event_key is None else "", " late" if revision.body.get("late") else "")
     return (
         f"{revision.revision}{''.join(marks)}",

@@ -14,6 +14,7 @@ from topics.codec import STRUCTURED_HEADERS, encode
 from topics.records import Record
 from workers.cli.revision_views import revision_document, show_revisions, touches_of
 from workers.cli.store_view import store_document
+from workers.logic.variables import entries
 from workers.logic.variables.state import ExecutionKey
 from workers.logic.variables.step import ForkSource
 from workers.variables.history import RevisionDetail, StoreAt
@@ -149,3 +150,10 @@ def test_a_store_of_a_run_that_goes_on_has_neither() -> None:
         "scratchpad": {},
         "outstanding": [],
     }
+
+
+def test_what_an_iteration_holds_is_told_with_its_iteration(capsys: pytest.CaptureFixture[str]) -> None:
+    opened = revision({"type": "foreach.open", "node_id": "items"})
+    written = {entries.variable(f"items[{index}]", ("item",)): b'"a"' for index in (0, 1)}
+
+    assert "items[0] item, items[1] item" in shown(capsys, replace(opened, changes=written))
