@@ -25,5 +25,9 @@ async def test_every_promise_is_kept_under_fire(kafka_bootstrap_servers: str, tm
     assert report.verdict.counts["conflicts: conditional_write"] >= 20, said
     assert report.verdict.counts["conflicts: lost_update"] >= 5, said
     assert report.verdict.counts["bad records"] >= 5, said
+    assert report.verdict.counts["messages"] >= 20, said
+    assert report.verdict.counts["simulated executions"] >= 5, said
+    handovers = [count for fault, count in report.faults.items() if fault.endswith((".in_recovery", ".in_rebalance"))]
+    assert sum(handovers) >= 1, said
     for proof in ("rebalances noticed", "replayed", "copies of outcomes", "dependency_down"):
         assert report.seen[proof] >= 1, f"{proof}: {said}"
