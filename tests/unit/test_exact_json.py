@@ -89,6 +89,7 @@ def test_integers_beyond_64_bits_are_written(number: int) -> None:
 def test_equal_content_has_equal_canonical_bytes() -> None:
     assert canonical({"b": 1, "a": {"d": 2, "c": 3}}) == canonical({"a": {"c": 3, "d": 2}, "b": 1})
     assert canonical(loads(b"100.0")) != canonical(loads(b"100.00"))
+    assert canonical({"b": 10**30, "a": 1}) == b'{"a":1,"b":1000000000000000000000000000000}'
 
 
 def test_stored_bytes_are_written_as_they_are() -> None:
