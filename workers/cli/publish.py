@@ -16,13 +16,13 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 
 from schemas.errors import Rejection, UsageError
 from schemas.exact_json import InvalidJson, JsonObject, dumps, loads
-from schemas.registry import parse, parse_command
 from topics.catalog import Topic, spec_of
 from topics.codec import STRUCTURED_HEADERS, decode
 from topics.publisher import Publisher
 from topics.records import Record
 from topics.routing import route
 from workers.cli.app import ExitCode, app, run
+from workers.cli.foreseen import check_alone
 from workers.cli.output import complain, counted, say, show_json
 from workers.settings import Settings, read_settings
 
@@ -62,6 +62,7 @@ def record_of_line(line: bytes, *, by_type: bool = False) -> Record:
         return _addressed_record(parsed)
     event = decode(line)
     topic, key = route(event, by_type=by_type)
+    check_alone(event, topic)
     return Record(topic, key, line, STRUCTURED_HEADERS)
 
 
@@ -74,10 +75,7 @@ def _addressed_record(line: JsonObject) -> Record:
     topic = Topic(str(line["topic"]))
     value = dumps(line.get("event"))
     event = decode(value)
-    if topic is Topic.MEMORY_COMMANDS:
-        parse_command(event)
-    else:
-        parse(event)
+    check_alone(event, topic)
     if "key" in line:
         key = line["key"]
         if key is not None and not isinstance(key, str):
@@ -128,7 +126,8 @@ def publish(
 
     Everything of an execution goes to execution-events, so that the file's order holds; memory and conversation
     commands (no subject) go to memory-commands. A line may also be {"topic", "key"?, "event"}.
-    Lines that cannot be accepted are named with their numbers, all others are published, and the exit code is 2.
+    Lines that a worker would refuse whatever is stored are named with their numbers, all others are published, and
+    the exit code is 2.
 
     Examples: `tally publish permits.jsonl.gz` or `grep case-891 permits.jsonl | tally publish -`
     """

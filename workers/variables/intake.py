@@ -68,7 +68,7 @@ def _take_one(record: ReceivedRecord, partitions: int, intake: Intake) -> None:
             intake.unasked += 1
             return
     else:
-        place = partition_of(_subject_of(event, record.topic).encode(), partitions)
+        place = partition_of(subject_of(event, record.topic).encode(), partitions)
         if place != record.partition:
             intake.forwards.append(_forwarded(record, event, place))
             return
@@ -90,7 +90,8 @@ def _is_ours(event: Event, partition: int, partitions: int) -> bool:
     )
 
 
-def _subject_of(event: Event, topic: Topic) -> str:
+def subject_of(event: Event, topic: Topic) -> str:
+    """Return the execution of an event on `topic`. Raises `Rejection`: `unknown_type`, `subject_required`."""
     spec = ALL_TYPES.get(event.type)
     if spec is not None and topic.value not in spec.topics:
         raise Rejection(

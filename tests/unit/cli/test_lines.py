@@ -90,3 +90,51 @@ def test_an_unknown_type_is_told_what_may_be_published(name: str) -> None:
     message = refused.value.message
     assert "memory.write" in message
     assert [known for known in OUTBOUND if known in message.replace(name, "")] == []
+
+
+RUN = {"subject": "r"}
+ONE_NODE = {**WRITE, "node_id": "n"}
+
+
+@pytest.mark.parametrize(
+    ("line", "code"),
+    [
+        (event("memory.write", {**WRITE, "scope": "workflow"}), "workflow_required"),
+        (event("memory.write", {**WRITE, "ttl": 3}), "ttl_invalid"),
+        (event("memory.write", {**ONE_NODE, "ttl": 3}, **RUN), "ttl_invalid"),
+        (event("memory.write", {**WRITE, "value": "one"}), "type_mismatch"),
+        (event("variables.set", {"variables": {"system.x": 1}}, **RUN), "reserved_name"),
+        (event("variables.set", {"variables": {"a": "{{b"}}, **RUN), "template_invalid"),
+        (event("activity.completed", {**OUTPUT, "activity_id": "input"}, **RUN), "reserved_name"),
+    ],
+)
+def test_what_a_worker_would_refuse_whatever_is_stored_is_not_published(line: dict[str, object], code: str) -> None:
+    topic = Topic.EXECUTION_EVENTS if "subject" in line else Topic.MEMORY_COMMANDS
+
+    for text in (line, {"topic": topic.value, "event": line}):
+        with pytest.raises(Rejection) as refused:
+            record_of_line(dumps(text))
+        assert refused.value.reason == code
+
+
+def test_what_belongs_to_a_run_needs_one_where_it_is_sent() -> None:
+    with pytest.raises(Rejection) as refused:
+        record_of_line(dumps({"topic": "execution-events", "event": event("memory.write", WRITE)}))
+
+    assert refused.value.reason == "subject_required"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        event("memory.write", {**WRITE, "type": "OfAPlugIn"}),
+        event("memory.write", {**ONE_NODE, "ttl": 3, "ttl_unit": "hours"}, **RUN),
+        event("execution.started", {"workflow": {"name": "w"}, "simulation": True}, **RUN),
+        event(
+            "execution.started", {"workflow": {"name": "w"}, "forked_from": {"execution_id": "x", "revision": 1}}, **RUN
+        ),
+        event("variables.set", {"variables": {"a.b": "{{later.on}}"}}, **RUN),
+    ],
+)
+def test_what_only_a_worker_can_tell_is_published(line: dict[str, object]) -> None:
+    assert record_of_line(dumps(line)).value == dumps(line)
