@@ -77,8 +77,8 @@ async def _list(
 def show(execution_id: Id, *, at: At = None, tenant: Tenant = DEFAULT_TENANT, json: Json = False) -> None:
     """Show a store: every variable, at the newest revision or `--at` any earlier one. Exit 1 when there is none.
 
-    With what is outstanding and what that waits for; the output, error or reason of a run that has ended; and what a
-    simulation would have changed in memory.
+    With what is outstanding and what that waits for; which activities failed and why; the output, error or reason
+    of a run that has ended; and what a simulation would have changed in memory.
 
     Example: `tally execution show case-891 --at 3`
     """
@@ -89,7 +89,17 @@ def show(execution_id: Id, *, at: At = None, tenant: Tenant = DEFAULT_TENANT, js
         show_json(document)
         return
     say(f"{execution_id}  {summary.workflow or '-'}  {summary.status}  revision {store.revision} of {summary.revision}")
-    for name in ("forked_from", "variables", "scratchpad", "outstanding", "output", "error", "reason", "effects"):
+    for name in (
+        "forked_from",
+        "variables",
+        "scratchpad",
+        "outstanding",
+        "failures",
+        "output",
+        "error",
+        "reason",
+        "effects",
+    ):
         if document.get(name) not in (None, {}, []):
             say(name, "bold")
             say(pretty(document[name]))
@@ -99,7 +109,7 @@ def show(execution_id: Id, *, at: At = None, tenant: Tenant = DEFAULT_TENANT, js
 def history_command(
     execution_id: Id, *, tenant: Tenant = DEFAULT_TENANT, limit: Limit = 200, json: Json = False
 ) -> None:
-    """Show an execution's revisions: which event made each, what it read, what it wrote."""
+    """Show an execution's revisions: which event made each, what it read, what it wrote, what failed and why."""
     settings = read_settings()
     found = run(revisions_of(settings, ExecutionKey(tenant, execution_id), limit))
     if json:

@@ -34,6 +34,7 @@ def revision_document(revision: RevisionDetail) -> dict[str, object]:
         **revision.body,
         "writes": _writes(revision),
         "answers": _answers(revision),
+        "failures": _failures(revision),
     }
 
 
@@ -51,7 +52,12 @@ def _revision_row(revision: RevisionDetail) -> tuple[str, ...]:
         _reader(revision) or "-",
         ", ".join(read),
         ", ".join(wrote),
-        ", ".join(_not_done(answer) for answer in _answers(revision) if "code" in answer),
+        ", ".join(
+            [
+                *(_not_done(answer) for answer in _answers(revision) if "code" in answer),
+                *(_failed(failure) for failure in _failures(revision)),
+            ]
+        ),
     )
 
 
@@ -85,6 +91,17 @@ def _node(named: JsonObject) -> str:
 def _not_done(answer: JsonObject) -> str:
     how = str(answer["type"]).removeprefix("node.")
     return f"{_node(answer)} {how}: {answer['code']}"
+
+
+def _failures(revision: RevisionDetail) -> list[JsonObject]:
+    """Return the activities that a revision says failed, and why; a fork's start only repeats its source's."""
+    return [] if _starts_fork(revision) else entries.failures(revision.changes)
+
+
+def _failed(failure: JsonObject) -> str:
+    node = " ".join(str(failure[name]) for name in ("frame", "node_id") if name in failure)
+    said = ": ".join(str(failure[name]) for name in ("code", "message") if name in failure)
+    return f"{node} failed: {said}"
 
 
 def touches_of(revision: RevisionDetail, path: str) -> list[dict[str, JsonValue]]:

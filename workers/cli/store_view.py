@@ -11,7 +11,7 @@ from workers.variables.history import StoreAt
 
 
 def store_document(key: ExecutionKey, store: StoreAt) -> dict[str, JsonValue]:
-    """Return variables, scratchpad, open requests, how the run ended, a simulation's effects, a fork's source."""
+    """Return variables, scratchpad, open requests, failures, how it ended, a simulation's effects, a fork's source."""
     state = ExecutionState.load(key, None, store.entries)
     namespaces = {entries.split(entry)[1] for entry in store.entries if entry.startswith("k/")}
     scratchpad: JsonObject = {namespace: state.namespace(namespace) for namespace in sorted(namespaces)}
@@ -20,6 +20,8 @@ def store_document(key: ExecutionKey, store: StoreAt) -> dict[str, JsonValue]:
         "scratchpad": scratchpad,
         "outstanding": [_outstanding(state, request) for request in state.requests],
     }
+    if failures := entries.failures(dict(sorted(store.entries.items()))):
+        document["failures"] = cast("list[JsonValue]", failures)
     if entries.FINAL in store.entries:
         ending = cast("JsonObject", state.read(entries.FINAL))
         document |= {name: ending[name] for name in ("output", "error", "reason") if name in ending}

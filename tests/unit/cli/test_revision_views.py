@@ -7,7 +7,7 @@ from uuid import UUID
 import pytest
 
 from schemas.envelope import Event
-from schemas.exact_json import JsonObject, dumps
+from schemas.exact_json import JsonObject, JsonValue, dumps
 from tests.support.runs import Run
 from topics.catalog import Topic
 from topics.codec import STRUCTURED_HEADERS, encode
@@ -62,6 +62,54 @@ def test_a_node_that_was_not_done_is_shown_with_its_code(capsys: pytest.CaptureF
             "message": "no subject",
         },
     ]
+
+
+@pytest.mark.parametrize(
+    ("error", "kept", "words"),
+    [
+        ({"code": "timeout", "message": "no reply", "more": 1}, {"code": "timeout", "message": "no reply"}, None),
+        ("no reply", {"message": "no reply"}, "no reply"),
+        ({"reason": 7}, {"message": '{"reason":7}'}, None),
+        ({"message": "x" * 2000}, {"message": f"{'x' * 999}…"}, None),
+    ],
+)
+def test_an_activity_that_failed_is_shown_with_its_error(
+    error: JsonValue, kept: JsonObject, words: str | None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = Run()
+    run.start()
+    run.say("activity.failed", activity_id="lab", error=error)
+    run.say("activity.failed", activity_id="check", error=error, iteration=LOOP)
+    details = [
+        replace(revision({"type": "activity.failed"}), changes=made.changes, outgoing=()) for made in run.revisions[1:]
+    ]
+
+    text = shown(capsys, *details)
+
+    expected: list[JsonObject] = [{"node_id": "lab", **kept}, {"node_id": "check", "frame": "items[2]", **kept}]
+    assert [revision_document(detail)["failures"] for detail in details] == [[each] for each in expected]
+    assert store_document(KEY, StoreAt(3, run.entries))["failures"] == expected
+    if words is not None:
+        assert f"lab failed: {words}" in text
+        assert f"items[2] check failed: {words}" in text
+
+
+def test_an_activity_that_succeeds_in_the_end_has_not_failed() -> None:
+    run = Run()
+    run.start()
+    run.say("activity.failed", activity_id="lab", error={"code": "timeout"})
+    run.output("lab", {"n": 1})
+
+    assert "failures" not in store_document(KEY, StoreAt(3, run.entries))
+
+
+def test_a_child_that_failed_says_why_in_its_parent() -> None:
+    run = Run()
+    run.start()
+    error: JsonObject = {"code": "gone", "message": "no such case"}
+    run.say("child.completed", node_id="sub", child_execution_id="c", status="failed", outputs={}, error=error)
+
+    assert store_document(KEY, StoreAt(2, run.entries))["failures"] == [{"node_id": "sub", **error}]
 
 
 def test_a_node_in_a_loop_is_shown_with_its_index(capsys: pytest.CaptureFixture[str]) -> None:

@@ -30,6 +30,8 @@ from workers.logic.variables.step import Step
 SCHEDULED = "activity.scheduled"
 #: What `last_output` is after an output. The same words each time: what does not change is not written.
 _FOLLOWS_PREVIOUS = dumps({"previous": True})
+#: What is kept of each text of an error: it is for people, and no failure may fail for its size.
+_ERROR_CHARACTERS = 1000
 
 
 def scheduled(step: Step, body: JsonObject) -> None:
@@ -208,13 +210,30 @@ def failed(step: Step, body: JsonObject, before: int | None = None) -> None:
     """Note a failure: references to the activity are null, what waited for it goes on or is skipped."""
     activity_id = str(body["activity_id"])
     check_name(activity_id, "the activity id", step.limits)
-    fail_activity(step, activity_id, frame_of(body), before)
+    fail_activity(step, activity_id, frame_of(body), before, error=body["error"])
 
 
-def fail_activity(step: Step, activity_id: str, frame: str, before: int | None = None) -> None:
-    """End an activity without an output."""
+def fail_activity(
+    step: Step, activity_id: str, frame: str, before: int | None = None, *, error: JsonValue = None
+) -> None:
+    """End an activity without an output. The node keeps what its `error` says, for those who look."""
     step.state.drop_variable(entries.variable(frame, (activity_id,)))
     end_activity(step, activity_id, frame, MISSING, ended="failed", before=before)
+    if error is not None:
+        said: JsonObject = {"ended": "failed", "type": SCHEDULED, "error": _kept_error(error)}
+        step.state.write(entries.node(frame, activity_id), said)
+
+
+def _kept_error(error: JsonValue) -> JsonObject:
+    """Return code and message of an error, each of a readable length; whatever has neither is its own message."""
+    said = error if isinstance(error, dict) else {}
+    kept: JsonObject = {name: _readable(said[name]) for name in ("code", "message") if said.get(name) is not None}
+    return kept or {"message": _readable(error)}
+
+
+def _readable(value: JsonValue) -> str:
+    text = value if isinstance(value, str) else dumps(value).decode()
+    return text if len(text) <= _ERROR_CHARACTERS else f"{text[: _ERROR_CHARACTERS - 1]}…"
 
 
 def refuse(step: Step, body: JsonObject, rejection: Rejection) -> None:

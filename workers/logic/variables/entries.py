@@ -7,7 +7,7 @@
 | `k/NAMESPACE/KEY` | a scratchpad value (seed 001) |
 | `m` | what `execution.started` said: workflow, subjects, parent, output mapping, contract |
 | `p`, `l`, `y` | `_prev`, `last_output` and `memory_manager`: where the value is, or the value |
-| `n/FRAME/NODE` | how the latest request of a node ended |
+| `n/FRAME/NODE` | how the latest request of a node ended, and what an activity that failed said of it |
 | `q/REQUEST` | an open request as it arrived, or as it was sent |
 | `b/REQUEST/AWAITED` | what the answer of one awaited request gave a request that waits for more |
 | `d/ADDRESS` | the version of a memory item that the run saw last |
@@ -21,7 +21,11 @@ Segments are separated by `/`, which stands as `%2F` inside of one (and `%` as `
 A frame is `OUTER[3]>INNER[0]`; in its node ids `%`, `>` and `[` are escaped in the same way.
 """
 
+from collections.abc import Mapping
 from functools import lru_cache
+from typing import cast
+
+from schemas.exact_json import JsonObject, loads
 
 META = "m"
 PREVIOUS = "p"
@@ -32,6 +36,7 @@ MEMORY_MANAGER = "y"
 REQUEST = "q/"
 ANSWERED = "b/"
 EFFECT = "s/"
+_NODE = "n/"
 #: Prefixes whose entries people see as written variables.
 PUBLIC_PREFIXES = ("v/", "w/", "k/")
 #: What a fork begins with: all that the source held, but not what it was waiting for.
@@ -69,6 +74,18 @@ def variable(frame: str, segments: tuple[str, ...]) -> str:
 def node(frame: str, node_id: str) -> str:
     """Return the entry of a node's state."""
     return join("n", frame, node_id)
+
+
+def failures(kept: Mapping[str, bytes | None]) -> list[JsonObject]:
+    """Return the activities that failed, as `kept` tells them: node, frame in a loop, code and message."""
+    found: list[JsonObject] = []
+    for entry, data in kept.items():
+        if entry.startswith(_NODE) and data is not None:
+            error = cast("JsonObject", loads(data)).get("error")
+            if isinstance(error, dict):
+                _, frame, node_id = split(entry)
+                found.append({"node_id": node_id, **({"frame": frame} if frame else {}), **error})
+    return found
 
 
 def loop(frame: str, node_id: str) -> str:

@@ -249,4 +249,4 @@ def child_completed(step: Step, body: JsonObject, before: int | None = None) -> 
     if body["status"] == "completed":
         store_output(step, node_id, frame_of(body), body["outputs"], before=before)
     else:
-        fail_activity(step, node_id, frame_of(body), before)
+        fail_activity(step, node_id, frame_of(body), before, error=body.get("error"))
