@@ -1,7 +1,7 @@
 """`tally memory` and `tally conflicts`: durable items now, then, and as they change."""
 
 from collections.abc import Awaitable, Callable
-from typing import Annotated, TypeVar, cast
+from typing import Annotated, TypeVar, cast, get_args
 
 import typer
 
@@ -40,7 +40,10 @@ from workers.settings import Settings, read_settings
 memory = typer.Typer(no_args_is_help=True, help="Look at durable memory, forget items, watch changes.")
 app.add_typer(memory, name="memory")
 _T = TypeVar("_T")
-_SLASHES_OF_AN_ADDRESS = 5
+_PARTS_OF_AN_ADDRESS = 6
+_SCOPES = frozenset(get_args(Scope))
+#: With more of them, what stands there alone is rather an address that lacks a part.
+_PARTS_OF_A_PLAIN_KEY = 3
 
 ItemArgument = Annotated[
     str,
@@ -254,8 +257,18 @@ def _show_conflict(event: Event, *, json: bool) -> None:
 
 def _address(item: str, tenant: str, workflow: str | None, subject: str | None) -> str:
     """Return the canonical address that the arguments name. Raises `UsageError`, `Rejection`."""
-    if item.count("/") == _SLASHES_OF_AN_ADDRESS and workflow is None and subject is None:
+    options = [name for name, value in (("--workflow", workflow), ("--subject", subject)) if value is not None]
+    parts = item.split("/")
+    if len(parts) == _PARTS_OF_AN_ADDRESS and not options:
         return str(parse_address(item))
+    if len(parts) == _PARTS_OF_AN_ADDRESS and parts[1] in _SCOPES:
+        raise UsageError(f"{item!r} is an address, which says it all; leave out {' and '.join(options)}")
+    if _SCOPES.intersection(parts[:2]) or (len(parts) > _PARTS_OF_A_PLAIN_KEY and not options):
+        raise UsageError(
+            f"{item!r} has {len(parts)} of the {_PARTS_OF_AN_ADDRESS} parts of an address, "
+            "tenant/scope/workflow/kind/id/key with - for what is absent; a key with slashes in it is written with %2F "
+            "there, see `tally memory list`"
+        )
     kind, subject_id = None, None
     if subject is not None:
         kind, colon, subject_id = subject.partition(":")

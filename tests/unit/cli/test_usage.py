@@ -30,6 +30,12 @@ def tally(*arguments: str, **environment: str) -> Result:
         (["memory", "list", "--subject", ":P-4711"], "should be KIND or KIND:ID"),
         (["memory", "forget", "k", "--timeout", "-1"], "--timeout"),
         (["memory", "get", "a/b/c/d/e/f"], "address_invalid"),
+        (["memory", "get", "default/workflow/w/-/-/k", "--workflow", "w"], "says it all; leave out --workflow"),
+        (["memory", "history", "default/shared/-/p/1/k", "--subject", "p:1"], "says it all; leave out --subject"),
+        (["memory", "get", "default/shared/-/case/c-7"], "has 5 of the 6 parts of an address"),
+        (["memory", "forget", "shared/-/case/c-7/stage"], "has 5 of the 6 parts of an address"),
+        (["memory", "get", "default/-/case/c-7/stage"], "has 5 of the 6 parts of an address"),
+        (["memory", "get", "default/shared/-/-/k", "--subject", "p:1"], "has 5 of the 6 parts of an address"),
         (["dead-letters", "replay"], "--all"),
         (["execution", "show", "x", "--at", "0"], "see `tally execution show --help`"),
     ],
@@ -41,6 +47,13 @@ def test_a_wrong_call_is_explained_in_one_line(arguments: list[str], words: str)
     assert words in result.stderr
     assert result.stderr.count("\n") == 1
     assert result.stderr.startswith("tally: ")
+
+
+@pytest.mark.parametrize("key", ["stage", "a/b", "a/b/c", "a/b/c/d/e/f", "of workflow"])
+def test_a_key_may_hold_slashes(key: str) -> None:
+    result = tally("memory", "get", key, "--subject", "case:c-7", "--workflow", "w")
+
+    assert result.exit_code == 3, result.stderr  # it was understood: PostgreSQL is asked
 
 
 @pytest.mark.parametrize(
