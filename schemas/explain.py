@@ -13,6 +13,8 @@ _WORDS = {
     "string_type": "should be a text",
     "string_too_short": "should not be empty",
     "int_type": "should be a whole number",
+    "int_parsing": "should be a whole number",
+    "float_parsing": "should be a number",
     "bool_type": "should be true or false",
     "list_type": "should be a list",
     "tuple_type": "should be a list",
@@ -41,9 +43,17 @@ def _explain_one(problem: ErrorDetails, event_type: str, model: type[BaseModel])
             near = get_close_matches(str(path[-1]), known, n=1, cutoff=0.6)
             hint = f"did you mean {near[0]}?" if near else f"known are: {', '.join(known)}"
             return f"{where} is not a field of {event_type}; {hint}"
-        case kind:
-            what = _WORDS.get(kind, problem["msg"].replace("Input should", "should"))
-            return f"{where} {what}; got {_shown(problem['input'])}"
+        case _:
+            return f"{where} {in_words(problem)}"
+
+
+def in_words(problem: ErrorDetails, *, secret: bool = False) -> str:
+    """Return what is wrong with a value in our words, and the value unless it is `secret`."""
+    if problem["type"] == "value_error":
+        # Raised by a check of ours or of the command line: it says by itself what it was given.
+        return problem["msg"].removeprefix("Value error, ")
+    what = _WORDS.get(problem["type"], problem["msg"].removeprefix("Input ").removeprefix("String "))
+    return what if secret else f"{what}; got {_shown(problem['input'])}"
 
 
 def _shown(value: object) -> str:

@@ -3,7 +3,7 @@
 import re
 import ssl
 from pathlib import Path
-from typing import Literal, Self
+from typing import Literal, Self, get_args
 
 from pydantic import (
     Field,
@@ -18,6 +18,7 @@ from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from schemas.errors import SettingsInvalid
+from schemas.explain import in_words
 from topics.connection import KafkaConnection
 
 _DSN = TypeAdapter(PostgresDsn)
@@ -147,16 +148,19 @@ def _check_readable(variable: str, file: Path | None) -> None:
 
 
 def read_settings(**overrides: object) -> Settings:
-    """Read the environment. Raises `SettingsInvalid` naming each wrong variable, never its value."""
+    """Read the environment. Raises `SettingsInvalid` naming each wrong variable, and its value if it is no secret."""
     try:
         return Settings(**overrides)  # type: ignore[arg-type]
     except ValidationError as error:
-        problems = "; ".join(_explained(problem) for problem in error.errors(include_input=False))
+        problems = "; ".join(_explained(problem) for problem in error.errors())
         raise SettingsInvalid(f"settings are wrong: {problems}") from None
 
 
 def _explained(problem: ErrorDetails) -> str:
     """Return a problem with the variable's name; rules over several variables name them in their text."""
-    what = problem["msg"].removeprefix("Value error, ")
-    name = "_".join(str(part) for part in problem["loc"]).upper()
-    return f"TALLY_{name}: {what}" if name else what
+    name = "_".join(str(part) for part in problem["loc"])
+    if not name:
+        return in_words(problem, secret=True)
+    kind = Settings.model_fields[name].annotation
+    what = in_words(problem, secret=SecretStr in (kind, *get_args(kind)))
+    return f"TALLY_{name.upper()}: {what}"

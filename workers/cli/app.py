@@ -9,10 +9,12 @@ from functools import partial
 from typing import Any, NoReturn, TypeVar
 
 import typer
+from pydantic import ValidationError
 from typer.core import TyperGroup
 from typer.exceptions import Abort, TyperException
 
 from schemas.errors import DependencyDown, Rejection, TallyError
+from schemas.explain import in_words
 from topics.asyncapi import CONTRACT_VERSION
 from workers.cli.database import SchemaMissing
 from workers.cli.output import complain
@@ -76,6 +78,9 @@ def _explain_usage(error: TyperException) -> NoReturn:
     if not message:
         # `tally` alone: its help has been shown.
         sys.exit(ExitCode.USAGE)
+    if isinstance(error.__cause__, ValidationError):
+        problem = error.__cause__.errors()[0]
+        message = message.replace(problem["msg"], in_words(problem))
     context = getattr(error, "ctx", None)
     command = context.command_path if context is not None else "tally"
     complain(f"tally: {message.rstrip('.')}; see `{command} --help`")

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
+from schemas.errors import SettingsInvalid
 from schemas.exact_json import loads
 from workers.cli import app
 from workers.settings import read_settings
@@ -38,6 +39,9 @@ def tally(*arguments: str, **environment: str) -> Result:
         (["memory", "get", "default/shared/-/-/k", "--subject", "p:1"], "has 5 of the 6 parts of an address"),
         (["dead-letters", "replay"], "--all"),
         (["execution", "show", "x", "--at", "0"], "see `tally execution show --help`"),
+        (["execution", "list", "--status", "runing"], "'--status': 'runing' is not one of 'open', "),
+        (["execution", "list", "-n", "0"], 'should be greater than or equal to 1; got "0"'),
+        (["execution", "list", "-n", "many"], 'should be a whole number; got "many"'),
     ],
 )
 def test_a_wrong_call_is_explained_in_one_line(arguments: list[str], words: str) -> None:
@@ -96,6 +100,29 @@ def test_a_wrong_setting_is_named_without_its_value() -> None:
     assert result.exit_code == 2
     assert "TALLY_POSTGRES_DSN" in result.stderr
     assert "secret" not in result.output
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("BATCH_SIZE", "abc", "should be a whole number"),
+        ("BATCH_SIZE", "0", "should be greater than or equal to 1"),
+        ("ENDED_GRACE_S", "soon", "should be a number"),
+        ("LOG_LEVEL", "LOUD", "should be 'DEBUG', 'INFO', 'WARNING' or 'ERROR'"),
+        ("TOPIC_PREFIX", "a b", "should match pattern '^[A-Za-z0-9._-]{0,100}$'"),
+    ],
+)
+def test_a_setting_that_is_no_secret_is_named_with_its_value(name: str, value: str, words: str) -> None:
+    result = tally("migrate", **{f"TALLY_{name}": value})
+
+    assert result.exit_code == 2
+    assert result.stderr == f'tally: settings are wrong: TALLY_{name}: {words}; got "{value}"\n'
+
+
+@pytest.mark.parametrize("name", ["postgres_dsn", "kafka_sasl_password"])
+def test_a_secret_of_the_wrong_kind_is_not_shown(name: str) -> None:
+    with pytest.raises(SettingsInvalid, match=f"TALLY_{name.upper()}: should be a text$"):
+        read_settings(**{name: 7654321})
 
 
 @pytest.mark.parametrize("servers", ["", "localhost:abc", "://", "a:9092,,b:9092", "localhost:0", "localhost:70000"])
