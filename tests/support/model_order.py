@@ -118,22 +118,33 @@ class Waiting:
     def giver(self, frame: Frame, name: str) -> SimpleNamespace | None:
         """Return the unanswered request that a name means."""
         for scope in self.outward(frame):
-            for request in sorted(self.open, key=lambda request: -request.number):
-                if request.frame == scope and name in request.gives and not request.dead:
-                    return request
-            opening = [
-                request
-                for request in self.open
-                if scope
-                and request.type == "foreach.open"
-                and (request.frame, request.node) == (scope[:-1], scope[-1][0])
-                and request.body["item_variable"] == name
-            ]
-            if opening:
-                return opening[-1]
-            if name in self.scopes.get(scope, {}):
-                return None
+            giver = self.giver_in(scope, name)
+            if giver is not None or name in self.scopes.get(scope, {}):
+                return giver
         return None
+
+    def giver_in(self, scope: Frame, name: str) -> SimpleNamespace | None:
+        for request in sorted(self.open, key=lambda request: -request.number):
+            if request.frame == scope and name in request.gives and not request.dead:
+                return request
+        opening = [
+            request
+            for request in self.open
+            if scope
+            and request.type == "foreach.open"
+            and (request.frame, request.node) == (scope[:-1], scope[-1][0])
+            and request.body["item_variable"] == name
+        ]
+        return opening[-1] if opening else None
+
+    def meant(self, frame: Frame, name: str) -> tuple[SimpleNamespace | None, SimpleNamespace | None]:
+        """Return what `after` means: the innermost request of that name, unanswered or ended."""
+        for scope in self.outward(frame):
+            giver = self.giver_in(scope, name)
+            end = self.ended.get((scope, name)) if giver is None else None
+            if giver is not None or end is not None or name in self.scopes.get(scope, {}):
+                return giver, end
+        return None, None
 
     def needed_for(self, frame: Frame, path: str, gates: list[SimpleNamespace]) -> list[Any]:
         root, *way = path.split(".")
@@ -200,24 +211,16 @@ class Waiting:
         closed, gates = False, []
         for text in after:
             name, _, port = text.partition(".")
-            giver = self.giver(request.frame, name)
+            giver, end = self.meant(request.frame, name)
             if giver is not None:
                 gates.append(giver)
                 request.gates.setdefault(giver.number, []).append(text)
                 request.needs.setdefault(giver.number, [])
                 continue
-            ends = [self.ended[scope, name].how for scope in self.outward(request.frame) if (scope, name) in self.ended]
             output = self.variable(request.frame, name) if port else GONE
-            if ends or output is not GONE:
-                ports = next(
-                    (
-                        self.ended[scope, name].ports
-                        for scope in self.outward(request.frame)
-                        if (scope, name) in self.ended
-                    ),
-                    None,
-                )
-                closed = closed or self.closes(text, output, ends[0] if ends else "answered", ports)
+            if end is not None or output is not GONE:
+                how, ports = ("answered", None) if end is None else (end.how, end.ports)
+                closed = closed or self.closes(text, output, how, ports)
         return gates, closed
 
     def closes(self, text: str, output: Any, how: str, ports: set[str] | None) -> bool:

@@ -178,12 +178,29 @@ class Player:
         return {entry: data for entry, data in self.run.entries.items() if entry.startswith(entries.PUBLIC_PREFIXES)}
 
 
+def one_at_a_time(events: Sequence[Asked]) -> list[Asked]:
+    """Leave out requests for an activity that is under way: an end then ends what is ready, a matter of time."""
+    under_way: set[bytes] = set()
+    kept = []
+    for event_type, body in events:
+        place = dumps([body.get("activity_id"), body.get("iteration")])
+        if event_type == "activity.scheduled":
+            if place in under_way:
+                continue
+            under_way.add(place)
+        elif event_type == "activity.completed":
+            under_way.discard(place)
+        kept.append((event_type, body))
+    return kept
+
+
 @given(workflows)
 @settings(deadline=None)
 def test_a_runs_result_does_not_depend_on_when_memory_answers(
     workflow: Workflow,
 ) -> None:
-    first, second = Player(workflow.events, workflow.choices()), Player(workflow.events, workflow.choices())
+    events = one_at_a_time(workflow.events)
+    first, second = Player(events, workflow.choices()), Player(events, workflow.choices())
 
     assert first.commands == second.commands
     overtaken = first.overtaken | second.overtaken

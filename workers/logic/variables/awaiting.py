@@ -66,11 +66,10 @@ def gates_of(step: Step, asked: Asked) -> tuple[dict[str, tuple[str, ...]], str 
     gates: dict[str, tuple[str, ...]] = {}
     for after in asked.after:
         node_id, _, port = after.partition(".")
-        awaited = outstanding(step, asked.frame, node_id)
+        awaited, ended = _innermost(step, asked.frame, node_id)
         if awaited is not None:
             gates[awaited.key] = (*gates.get(awaited.key, ()), after)
             continue
-        ended = _ended_state(step, asked.frame, node_id)
         output = step.state.lookup(asked.frame, (node_id,)) if port else MISSING
         if ended or output is not MISSING:
             closed = closed_gate(after, output, str(ended.get("ended", "answered")), ended.get("ports"))
@@ -95,12 +94,17 @@ def closed_gate(after: str, output: JsonValue | Missing, ended: str, ports: Json
     return f"{node_id} was answered without {port}" if value is MISSING or value is None else None
 
 
-def _ended_state(step: Step, frame: str, node_id: str) -> JsonObject:
+def _innermost(step: Step, frame: str, node_id: str) -> tuple[Request | None, JsonObject]:
+    """Return the unanswered request that `after` means by a name, else how the node ended.
+
+    The innermost node of the name is meant, however it ended: an outer one that is still unanswered is another node.
+    """
     for scope in entries.outward(frame):
-        ended = step.state.read(entries.node(scope, node_id))
-        if isinstance(ended, dict):
-            return ended
-    return {}
+        awaited = step.state.requests.latest(scope, node_id) or (_opening(step, scope, node_id) if scope else None)
+        ended = step.state.read(entries.node(scope, node_id)) if awaited is None else MISSING
+        if awaited is not None or isinstance(ended, dict) or step.state.has_variable(scope, node_id):
+            return awaited, ended if isinstance(ended, dict) else {}
+    return None, {}
 
 
 def awaits_of(step: Step, asked: Asked, gates: Iterable[str]) -> dict[str, tuple[str, ...]]:
