@@ -3,6 +3,7 @@
 TallyError
 ├── Rejection            bad input: a dead letter or a refused request, the partition moves on
 ├── DependencyDown       Kafka or PostgreSQL is away: retry with backoff, commit nothing
+│   └── Unanswered       no worker answered in time; the answer may still come
 ├── Fenced               another worker moved the position: roll back, look up again
 └── UsageError           a person called a command or the client wrongly
     └── SettingsInvalid  an environment variable is missing or wrong
@@ -39,6 +40,18 @@ class DependencyDown(TallyError):  # noqa: N818
         super().__init__(f"{name} at {where} does not answer ({cause}); start it or correct its address")
         self.name = name
         self.where = where
+
+
+class Unanswered(DependencyDown):
+    """No worker answered in time; what was asked is published and may still be carried out."""
+
+    code = "unanswered"
+
+    def __init__(self, event_id: str, timeout_s: float) -> None:
+        super().__init__("a worker", "", "")
+        waited = f"no outcome of {event_id} within {timeout_s:g} s: no worker answered"
+        then = f"it is published, and `tally await {event_id}` tells what comes of it later"
+        self.args = (f"{waited}; see with `tally doctor` whether one runs and keeps up; {then}",)
 
 
 class Fenced(TallyError):  # noqa: N818

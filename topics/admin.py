@@ -14,6 +14,7 @@ from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import KafkaError
 
 from schemas.errors import DependencyDown, UsageError
+from topics.away import kafka_down
 from topics.catalog import CATALOG, DAY_MS, MAX_MESSAGE_BYTES, Topic, TopicSpec
 from topics.connection import KafkaConnection
 
@@ -291,7 +292,7 @@ class TopicAdmin:
         return [spec.topic for spec in CATALOG if self._connection.wire_name(spec.topic) in names]
 
     def _down(self, error: BaseException) -> DependencyDown:
-        return DependencyDown("Kafka", self._connection.bootstrap_servers, str(error) or type(error).__name__)
+        return kafka_down(self._connection.bootstrap_servers, error)
 
 
 def _configs_by_topic(responses: Sequence[Any]) -> dict[str, dict[str, str]]:

@@ -8,7 +8,7 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.errors import GroupCoordinatorNotAvailableError, KafkaError
 
-from schemas.errors import DependencyDown
+from topics.away import kafka_down
 from topics.catalog import Topic
 from topics.connection import KafkaConnection
 from topics.log_ends import log_ends
@@ -27,7 +27,7 @@ async def members(connection: KafkaConnection, groups: Sequence[str]) -> Mapping
         await admin.start()
         responses = await _described(admin, list(groups))
     except (KafkaError, OSError) as error:
-        raise DependencyDown("Kafka", connection.bootstrap_servers, str(error)) from error
+        raise kafka_down(connection.bootstrap_servers, error) from error
     finally:
         await admin.close()
     # Each group is (error, name, state, protocol type, protocol, members, ...).
@@ -61,7 +61,7 @@ async def extents(connection: KafkaConnection, topics: Sequence[Topic]) -> Exten
         first = await consumer.beginning_offsets(partitions)
         ends = await log_ends(consumer, partitions)
     except (KafkaError, OSError) as error:
-        raise DependencyDown("Kafka", connection.bootstrap_servers, str(error)) from error
+        raise kafka_down(connection.bootstrap_servers, error) from error
     finally:
         await consumer.stop()
     return {

@@ -9,6 +9,7 @@ from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaError
 
 from schemas.errors import DependencyDown
+from topics.away import kafka_down
 from topics.catalog import Topic
 from topics.connection import KafkaConnection
 from topics.keys import partition_of
@@ -38,7 +39,7 @@ class Publisher:
             await self._producer.start()
         except (KafkaError, OSError) as error:
             await self._producer.stop()
-            raise DependencyDown("Kafka", self._connection.bootstrap_servers, str(error)) from error
+            raise kafka_down(self._connection.bootstrap_servers, error) from error
 
     async def stop(self) -> None:
         """Disconnect."""
@@ -52,7 +53,7 @@ class Publisher:
                     self._producer.partitions_for(self._connection.wire_name(topic)), _ACK_TIMEOUT_S
                 )
             except (KafkaError, TimeoutError) as error:
-                raise DependencyDown("Kafka", self._connection.bootstrap_servers, str(error)) from error
+                raise kafka_down(self._connection.bootstrap_servers, error) from error
             self._partition_counts[topic] = len(found)
         return self._partition_counts[topic]
 
@@ -71,7 +72,7 @@ class Publisher:
         offsets: dict[tuple[str, int], int] = {}
         for lane, result in zip(lanes, results, strict=True):
             if isinstance(result, (KafkaError, OSError)):
-                raise DependencyDown("Kafka", self._connection.bootstrap_servers, str(result)) from result
+                raise kafka_down(self._connection.bootstrap_servers, result) from result
             if isinstance(result, BaseException):
                 raise result
             offsets[lane] = result

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from schemas.data import Data
 from schemas.envelope import Event
-from schemas.errors import DependencyDown, UsageError
+from schemas.errors import Unanswered, UsageError
 from topics.catalog import Topic
 from topics.connection import KafkaConnection
 from topics.keys import partition_of
@@ -75,7 +75,7 @@ class Replies:
             self._expected.popitem(last=False)
 
     async def wait(self, event_id: str, source: str, timeout_s: float) -> Event:
-        """Return the reply to an event. Raises `DependencyDown` (none in time, or reading broke), `UsageError`."""
+        """Return the reply to an event. Raises `Unanswered`, `DependencyDown` (reading broke), `UsageError`."""
         reply = self._expected.get((event_id, source))
         if reply is None:
             raise UsageError(
@@ -89,9 +89,7 @@ class Replies:
         for reader in self._readers.values():
             if reader.done():
                 reader.result()
-        raise DependencyDown(
-            "a worker", self._connection.bootstrap_servers, f"no outcome of {event_id} within {timeout_s:g} s"
-        )
+        raise Unanswered(event_id, timeout_s)
 
     async def _read(self, topic: Topic, partitions: Iterable[int]) -> None:
         subscriber = await self._exits.enter_async_context(

@@ -15,6 +15,7 @@ from schemas.data import Data
 from schemas.envelope import Event
 from schemas.errors import DependencyDown, Rejection, UsageError
 from schemas.registry import parse
+from topics.away import kafka_down
 from topics.catalog import Topic
 from topics.codec import decode
 from topics.connection import FETCH_WAIT_MS, KafkaConnection
@@ -222,7 +223,7 @@ class Subscriber:
         )
 
     def _down(self, error: BaseException) -> DependencyDown:
-        return DependencyDown("Kafka", self._connection.bootstrap_servers, str(error) or type(error).__name__)
+        return kafka_down(self._connection.bootstrap_servers, error)
 
 
 def _offset(found: OffsetAndTimestamp | None, end: int) -> int:

@@ -14,6 +14,7 @@ from aiokafka import AIOKafkaConsumer, ConsumerRecord, TopicPartition
 from aiokafka.errors import KafkaError
 
 from schemas.errors import DependencyDown
+from topics.away import kafka_down
 from topics.catalog import Topic
 from topics.records import ReceivedRecord
 from workers.logic.memory.commands import Rules
@@ -113,7 +114,7 @@ class Reader:
             try:
                 polled: Polled = await self._consumer.getmany(timeout_ms=timeout_ms, max_records=max_records)
             except KafkaError as error:
-                raise DependencyDown("Kafka", self._servers, str(error)) from error
+                raise kafka_down(self._servers, error) from error
             return polled
 
         try:

@@ -11,7 +11,8 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.abc import ConsumerRebalanceListener
 from aiokafka.errors import IllegalStateError, KafkaError
 
-from schemas.errors import DependencyDown, UsageError
+from schemas.errors import UsageError
+from topics.away import kafka_down
 from topics.catalog import Topic
 from topics.connection import FETCH_WAIT_MS
 from topics.publisher import Publisher
@@ -234,7 +235,7 @@ class MemoryWorker:
                 await consumer.start()
             except (KafkaError, OSError) as error:
                 await consumer.stop()
-                raise DependencyDown("Kafka", self._connection.bootstrap_servers, str(error)) from error
+                raise kafka_down(self._connection.bootstrap_servers, error) from error
             return consumer, rebalances
 
         consumer, rebalances = await retry(start, name="kafka", health=self._health, stop=self._stop)

@@ -183,5 +183,7 @@ def where(dsn: SecretStr) -> str:
 
 
 def describe(error: BaseException) -> str:
-    """Return one line about `error`; some of asyncpg's and asyncio's errors have no text."""
+    """Return one line about `error`; some of asyncpg's and asyncio's errors have no text, some list sockets."""
+    if isinstance(error, ConnectionRefusedError):
+        return "connection refused"
     return " ".join(str(error).split()) or type(error).__name__

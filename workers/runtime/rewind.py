@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.errors import CommitFailedError, IllegalGenerationError, KafkaError, UnknownMemberIdError
 
-from schemas.errors import DependencyDown, TallyError
+from schemas.errors import TallyError
+from topics.away import kafka_down
 from topics.catalog import Topic
 from topics.connection import KafkaConnection
 from topics.publisher import Publisher
@@ -71,6 +72,6 @@ async def rewind(
             " stop all workers, then start them"
         ) from error
     except (KafkaError, OSError) as error:
-        raise DependencyDown("Kafka", connection.bootstrap_servers, str(error) or type(error).__name__) from error
+        raise kafka_down(connection.bootstrap_servers, error) from error
     finally:
         await consumer.stop()

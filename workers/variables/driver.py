@@ -23,6 +23,7 @@ from faust.transport.drivers import aiokafka as driver
 from faust.types import TP, ConsumerMessage, Message
 
 from schemas.errors import DependencyDown
+from topics.away import kafka_down
 from topics.connection import FETCH_WAIT_MS
 
 #: How soon the inputs are looked at again while a rebalance comes to its end.
@@ -249,5 +250,5 @@ class Assignor(PartitionAssignor):
 def broker_error(error: BaseException | None, servers: str) -> DependencyDown | None:
     """Return what `error` means if Kafka is what failed."""
     if isinstance(error, (KafkaError, OSError, asyncio.TimeoutError)):
-        return DependencyDown("Kafka", servers, str(error) or type(error).__name__)
+        return kafka_down(servers, error)
     return None

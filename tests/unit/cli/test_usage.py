@@ -77,9 +77,8 @@ def test_a_dependency_that_is_down_is_named_without_its_secret(arguments: list[s
     result = tally(*arguments)
 
     assert result.exit_code == 3
-    assert name in result.stderr
-    assert "secret" not in result.output
-    assert result.stderr.count("\n") == 1
+    why = "no connection" if "Kafka" in name else "connection refused"
+    assert result.stderr == f"tally: {name} does not answer ({why}); start it or correct its address\n"
 
 
 def test_the_doctor_names_everything_that_is_down() -> None:
