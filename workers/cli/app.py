@@ -32,8 +32,19 @@ class ExitCode(IntEnum):
     DOWN = 3
 
 
+#: As the README's table has them: first what one needs first.
+_ORDER = (
+    *("up", "demo", "worker", "topics", "migrate", "publish", "tail", "await", "execution", "memory", "conflicts"),
+    *("dead-letters", "doctor", "asyncapi", "bench"),
+)
+
+
 class OneLineErrors(TyperGroup):
     """Turns every expected error into one line that says what to do, and its exit code."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Return the commands in the order in which help shows them."""
+        return sorted(super().list_commands(ctx), key=_ORDER.index)
 
     def main(
         self,

@@ -1,5 +1,6 @@
 """Every expected error is one line that says what to do, with its exit code."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -38,6 +39,7 @@ def tally(*arguments: str, **environment: str) -> Result:
         (["memory", "get", "default/-/case/c-7/stage"], "has 5 of the 6 parts of an address"),
         (["memory", "get", "default/shared/-/-/k", "--subject", "p:1"], "has 5 of the 6 parts of an address"),
         (["dead-letters", "replay"], "--all"),
+        (["memory", "watch", "stage"], "is not tenant/scope/workflow/kind/id/key"),
         (["execution", "show", "x", "--at", "0"], "see `tally execution show --help`"),
         (["execution", "list", "--status", "runing"], "'--status': 'runing' is not one of 'open', "),
         (["execution", "list", "-n", "0"], 'should be greater than or equal to 1; got "0"'),
@@ -208,6 +210,14 @@ def test_help_is_shown_without_arguments() -> None:
 
     assert result.exit_code == 2
     assert "tally demo" in result.output
+
+
+def test_commands_are_listed_in_the_order_of_the_readme() -> None:
+    readme = (Path(__file__).parents[3] / "README.md").read_text()
+    table = readme.split("## Commands")[1].split("## Settings")[0]
+    shown = re.findall("^│ ([a-z-]+)", tally("--help").stdout.split("─ Commands ─")[1], re.MULTILINE)
+
+    assert shown == list(dict.fromkeys(re.findall(r"^\| `tally ([a-z-]+)", table, re.MULTILINE)))
 
 
 def test_the_version_is_shown() -> None:
