@@ -1,6 +1,7 @@
 """A Kafka record before it is sent and after it was received."""
 
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import NamedTuple
 
 from topics.catalog import Topic
@@ -31,3 +32,8 @@ class ReceivedRecord(NamedTuple):
     value: bytes | None
     headers: Headers = ()
     timestamp_ms: int = 0
+
+    @property
+    def time(self) -> datetime:
+        """Return when it was written, as Kafka knows it."""
+        return datetime.fromtimestamp(self.timestamp_ms / 1000, UTC)

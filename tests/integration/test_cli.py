@@ -176,6 +176,7 @@ def _check_executions(tally: Tally) -> None:
     assert isinstance(listed, list)
     assert isinstance(listed[0], dict)
     assert (listed[0]["execution_id"], listed[0]["status"]) == ("run-1", "completed")
+    assert [str(listed[0][name])[-1] for name in ("started_at", "ended_at")] == ["Z", "Z"]
     early = document(tally("execution", "show", "run-1", "--at", "2", "--json"))
     late = document(tally("execution", "show", "run-1", "--json"))
     assert isinstance(early["variables"], dict)
@@ -226,13 +227,15 @@ def _check_forks_are_answered(tally: Tally) -> None:
 def _check_memory(tally: Tally) -> None:
     item = document(tally("memory", "get", "k", *SUBJECT, "--json"))
     assert (str(item["value"]), item["version"]) == ("95.00", 1)
+    assert str(item["written_at"]).endswith("Z")
     assert item == document(tally("memory", "get", str(item["address"]), "--json"))
     assert "95.00" in tally("memory", "list", "--subject", "patient:P-1").stdout
     assert "P-1" not in tally("memory", "list", "--subject", "patient:P").stdout
     assert "P-1" not in tally("memory", "list", "--tenant", "north").stdout
-    assert "mia (e-5 of /s)" in tally("memory", "history", "k", *SUBJECT).stdout
+    assert "mia (command e-5 from /s)" in tally("memory", "history", "k", *SUBJECT).stdout
     _check_lists(tally)
-    assert "tom (e-6 of /s) expected version 0 but met version 1 of mia (e-5 of /s)" in tally("conflicts").stdout
+    race = "tom (command e-6 from /s) expected version 0 but met version 1 of mia (command e-5 from /s)"
+    assert re.match(rf"\d{{4}}-\d\d-\d\d \d\d:\d\d:\d\d  default/.*{re.escape(race)}", tally("conflicts").stdout)
     assert tally("memory", "forget", "k", *SUBJECT).exit_code == 0
     assert tally("memory", "forget", "k", *SUBJECT).exit_code == 1
     assert tally("memory", "get", "k", *SUBJECT).exit_code == 1

@@ -1,7 +1,9 @@
 """A race in words and as a table: who won, who lost, from which base."""
 
+from datetime import datetime
+
 from schemas.memory import ConflictSide, MemoryConflictDetected
-from workers.cli.item_views import name_of
+from workers.cli.item_views import moment, name_of
 from workers.cli.output import short
 
 _RESOLUTIONS = {
@@ -14,15 +16,15 @@ _RESOLUTIONS = {
 _LINE_CHARACTERS = 40
 
 
-def conflict_line(conflict: MemoryConflictDetected) -> str:
-    """Return a race in one line: who met whom, what became of it, and the values, shortened."""
+def conflict_line(conflict: MemoryConflictDetected, when: datetime) -> str:
+    """Return a race in one line: when it was, who met whom, what became of it, and the values, shortened."""
     loser = name_of(conflict.attempted.writer)
     knew = "had seen" if conflict.kind == "lost_update" else "expected"
     expected = "" if conflict.expected_version is None else f" {knew} version {conflict.expected_version} but"
     sides = (("base", conflict.base), ("current", conflict.current), ("attempted", conflict.attempted))
     values = ", ".join(f"{name} {_value(side, _LINE_CHARACTERS)}" for name, side in sides if side is not None)
     return (
-        f"{conflict.address}  {conflict.kind}: {loser}{expected} {_found(conflict)}; "
+        f"{moment(when)}  {conflict.address}  {conflict.kind}: {loser}{expected} {_found(conflict)}; "
         f"{_RESOLUTIONS[conflict.resolution]} ({values})"
     )
 

@@ -18,6 +18,7 @@ from workers.cli.options import DEFAULT_TENANT, Json, Limit, Tenant
 from workers.cli.output import pretty, say, short, show_json, show_table
 from workers.cli.revision_views import revision_document, show_revisions, touches_of
 from workers.cli.store_view import store_document
+from workers.logic.memory.timestamps import timestamp
 from workers.logic.variables.state import ExecutionKey
 from workers.runtime.postgres import Connection
 from workers.settings import Settings, read_settings
@@ -278,8 +279,8 @@ def _described(summary: ExecutionSummary) -> dict[str, object]:
         "status": summary.status,
         "revision": summary.revision,
         "parent_execution_id": summary.parent_execution_id,
-        "started_at": None if summary.started_at is None else summary.started_at.isoformat(),
-        "ended_at": None if summary.ended_at is None else summary.ended_at.isoformat(),
+        "started_at": None if summary.started_at is None else timestamp(summary.started_at),
+        "ended_at": None if summary.ended_at is None else timestamp(summary.ended_at),
     }
 
 

@@ -7,6 +7,7 @@ from schemas.exact_json import Raw, loads
 from schemas.memory import KnownWriter, MemoryChanged
 from workers.cli.output import short
 from workers.logic.memory.items import Item, Version
+from workers.logic.memory.timestamps import timestamp
 
 _LINE_CHARACTERS = 60
 #: Columns of `item_row`, and of `version_row`.
@@ -83,11 +84,17 @@ def name_of(writer: KnownWriter | None) -> str:
     said = writer.execution_id or writer.user_id or writer.workflow or writer.node_id
     if writer.command_id is None:
         return said or _UNKNOWN
-    command = f"{writer.command_id} of {writer.command_source}"
+    command = f"command {_short_id(writer.command_id)} from {writer.command_source}"
     return command if said is None else f"{said} ({command})"
 
 
 _UNKNOWN = "an unknown writer"
+#: Longer ids are drawn ones, which a person compares by their beginning; `--json` has them whole.
+_ID_CHARACTERS = 16
+
+
+def _short_id(command_id: str) -> str:
+    return command_id if len(command_id) <= _ID_CHARACTERS else f"{command_id[: _ID_CHARACTERS // 2]}…"
 
 
 def full_name(writer: bytes | None) -> str:
@@ -113,4 +120,4 @@ def _shown(value: bytes | None) -> str:
 
 
 def _iso(when: datetime | None) -> str | None:
-    return None if when is None else when.astimezone(UTC).isoformat()
+    return None if when is None else timestamp(when)

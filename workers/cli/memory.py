@@ -6,14 +6,13 @@ from typing import Annotated, TypeVar, cast, get_args
 import typer
 
 from schemas.address import Address, Scope, format_address, parse_address
-from schemas.envelope import Event
 from schemas.errors import UsageError
 from schemas.exact_json import JsonObject, loads
 from schemas.memory import MemoryChanged, MemoryConflictDetected
 from topics.catalog import Topic
 from topics.client import Client
 from topics.client import Subject as MemorySubject
-from topics.subscriber import Start, Subscriber
+from topics.subscriber import Received, Start, Subscriber
 from workers.cli.app import answer_is_no, app, run
 from workers.cli.conflict_view import conflict_line
 from workers.cli.database import reading
@@ -29,7 +28,7 @@ from workers.cli.item_views import (
 )
 from workers.cli.once import Once
 from workers.cli.options import DEFAULT_TENANT, Follow, Json, Limit, Tenant
-from workers.cli.output import say, short, show_json, show_json_line, show_table
+from workers.cli.output import say, say_that_it_watches, short, show_json, show_json_line, show_table
 from workers.logic.variables import entries
 from workers.logic.variables.state import ExecutionKey
 from workers.memory import history
@@ -200,18 +199,24 @@ def watch(
 
 
 async def _watch(settings: Settings, address: str | None, tenant: str, start: Start, *, json: bool) -> None:
-    keys = None if address is None else {address.encode()}
+    keys = None if address is None else {str(parse_address(address)).encode()}
     once = Once()
     async with Subscriber(settings.kafka(), [Topic.MEMORY_CHANGES], start=start, keys=keys) as subscriber:
+        say_that_it_watches("all items" if address is None else address)
         async for received in subscriber:
-            if received.event is None or received.event.tenant != tenant or not once.is_new(received.event):
-                continue
-            if json:
-                show_json_line(received.event.data)
-                continue
-            change = received.data
-            assert isinstance(change, MemoryChanged)
-            say(change_line(change))
+            if _is_news(received, tenant, once):
+                _show_change(received, json=json)
+
+
+def _show_change(received: Received, *, json: bool) -> None:
+    event = received.event
+    assert event is not None
+    if json:
+        show_json_line(event.data)
+        return
+    change = received.data
+    assert isinstance(change, MemoryChanged)
+    say(change_line(change))
 
 
 @app.command("conflicts")
@@ -235,24 +240,31 @@ async def _conflicts(settings: Settings, tenant: str, limit: int, *, follow: boo
         kept = [received async for received in subscriber.until_end()]
         # Partitions come one after the other: the broker's time brings them into one order.
         kept.sort(key=lambda received: received.record.timestamp_ms)
-        mine = [each.event for each in kept if each.event is not None and each.event.tenant == tenant]
-        known = [event for event in mine if once.is_new(event)]
-        for event in known[-limit:]:
-            _show_conflict(event, json=json)
+        known = [received for received in kept if _is_news(received, tenant, once)]
+        for received in known[-limit:]:
+            _show_conflict(received, json=json)
         if not known and not json and not follow:
             say("no races yet")
         if follow:
+            say_that_it_watches("for races")
             async for received in subscriber:
-                if received.event is None or received.event.tenant != tenant or not once.is_new(received.event):
-                    continue
-                _show_conflict(received.event, json=json)
+                if _is_news(received, tenant, once):
+                    _show_conflict(received, json=json)
 
 
-def _show_conflict(event: Event, *, json: bool) -> None:
+def _is_news(received: Received, tenant: str, once: Once) -> bool:
+    return received.event is not None and received.event.tenant == tenant and once.is_new(received.event)
+
+
+def _show_conflict(received: Received, *, json: bool) -> None:
+    event = received.event
+    assert event is not None
     if json:
         show_json_line(event.data)
         return
-    say(conflict_line(MemoryConflictDetected.model_validate(event.data)))
+    conflict = received.data
+    assert isinstance(conflict, MemoryConflictDetected)
+    say(conflict_line(conflict, received.record.time))
 
 
 def _address(item: str, tenant: str, workflow: str | None, subject: str | None) -> str:

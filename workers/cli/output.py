@@ -33,6 +33,12 @@ def complain(line: str) -> None:
     sys.stderr.flush()
 
 
+def say_that_it_watches(what: str) -> None:
+    """Tell a person at a terminal that nothing is wrong while nothing comes."""
+    if sys.stderr.isatty():
+        complain(f"watching {what}; Ctrl-C ends it")
+
+
 def show_table(
     title: str | None, columns: Sequence[str], rows: Iterable[Sequence[str]], *, whole: Container[str] = ()
 ) -> None:

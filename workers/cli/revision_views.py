@@ -8,6 +8,7 @@ from schemas.registry import OUTCOME_TYPES
 from topics.catalog import Topic
 from topics.codec import decode
 from workers.cli.output import show_table
+from workers.logic.memory.timestamps import timestamp
 from workers.logic.variables import entries
 from workers.logic.variables.updates import public_writes
 from workers.variables.history import RevisionDetail
@@ -30,7 +31,7 @@ def revision_document(revision: RevisionDetail) -> dict[str, object]:
     return {
         "revision": revision.revision,
         "inherited": revision.event_key is None,
-        "applied_at": revision.applied_at.isoformat(),
+        "applied_at": timestamp(revision.applied_at),
         **revision.body,
         "writes": _writes(revision),
         "answers": _answers(revision),

@@ -1,7 +1,6 @@
 """`tally tail`: what a topic carries, as lines for people or JSON for programs."""
 
 import sys
-from datetime import UTC, datetime
 from typing import Annotated
 
 import typer
@@ -12,7 +11,8 @@ from topics.catalog import Topic
 from topics.connection import KafkaConnection
 from topics.subscriber import Received, Start, Subscriber
 from workers.cli.app import app, run
-from workers.cli.output import console, short, show_json_line
+from workers.cli.output import console, say_that_it_watches, short, show_json_line
+from workers.logic.memory.timestamps import timestamp
 from workers.settings import read_settings
 
 _SHOWN_CHARACTERS = 160
@@ -69,6 +69,7 @@ async def _tail(
             for received in kept[-last:] if last else []:
                 _show(received, json=json)
         if follow:
+            say_that_it_watches(topic.value if key is None else f"{topic.value} for {key}")
             async for received in subscriber:
                 _show(received, json=json)
 
@@ -79,7 +80,7 @@ def _show(received: Received, *, json: bool) -> None:
         return
     record = received.record
     line = Text()
-    line.append(f"{_moment(record.timestamp_ms):%H:%M:%S} ", style="dim")
+    line.append(f"{record.time:%H:%M:%S} ", style="dim")
     line.append(f"{record.partition}:{record.offset} ", style="dim")
     line.append(f"{(record.key or b'-').decode(errors='replace')} ")
     if received.event is not None:
@@ -100,7 +101,7 @@ def describe(received: Received) -> dict[str, object]:
         "topic": record.topic.value,
         "partition": record.partition,
         "offset": record.offset,
-        "timestamp": _moment(record.timestamp_ms).isoformat(),
+        "timestamp": timestamp(record.time),
         "key": None if record.key is None else record.key.decode(errors="replace"),
     }
     event = received.event
@@ -119,7 +120,3 @@ def describe(received: Received) -> dict[str, object]:
     else:
         described["tombstone"] = True
     return described
-
-
-def _moment(milliseconds: int) -> datetime:
-    return datetime.fromtimestamp(milliseconds / 1000, UTC)

@@ -11,6 +11,7 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
 from schemas.errors import UsageError
 from schemas.exact_json import dumps
+from workers.logic.memory.timestamps import timestamp
 from workers.runtime.metrics import Metrics
 
 
@@ -84,7 +85,7 @@ class Health:
                 "checks": {
                     name: {
                         "status": "green" if check.green else "red",
-                        "since": check.since.isoformat(),
+                        "since": timestamp(check.since),
                         **({"reason": check.reason} if check.reason else {}),
                     }
                     for name, check in sorted(self._checks.items())

@@ -1,5 +1,8 @@
 """What commands write: exact numbers, short values, differences and races in words."""
 
+import sys
+from datetime import UTC, datetime
+
 import pytest
 from hypothesis import given
 
@@ -9,10 +12,12 @@ from schemas.memory import ConflictSide, KnownWriter, MemoryChanged, MemoryConfl
 from tests.support.json_values import json_values
 from workers.cli.conflict_view import conflict_line, conflict_rows
 from workers.cli.differences import differences
-from workers.cli.item_views import change_line, full_name
+from workers.cli.item_views import change_line, full_name, name_of
 from workers.cli.local import taken_ports
 from workers.cli.once import Once
-from workers.cli.output import counted, pretty, short, show_table
+from workers.cli.output import counted, pretty, say_that_it_watches, short, show_table
+
+WHEN = datetime(2026, 12, 1, 2, 58, 6, 7, tzinfo=UTC)
 
 
 @given(json_values)
@@ -70,14 +75,14 @@ def race(**changes: object) -> MemoryConflictDetected:
 
 
 def test_a_race_in_one_line_names_who_met_whom() -> None:
-    assert conflict_line(race()) == (
-        "default/shared/-/-/-/k  conditional_write: mia expected version 1 but met version 2 of run-40; "
+    assert conflict_line(race(), WHEN) == (
+        "2026-12-01 02:58:06  default/shared/-/-/-/k  conditional_write: mia expected version 1 but met version 2 of run-40; "
         "nothing was written (base 1, current 2, attempted 3)"
     )
 
 
 def test_a_race_in_one_line_shortens_long_values() -> None:
-    line = conflict_line(race(attempted=ConflictSide(value="x" * 100, writer=KnownWriter(user_id="mia"))))
+    line = conflict_line(race(attempted=ConflictSide(value="x" * 100, writer=KnownWriter(user_id="mia"))), WHEN)
 
     assert f'attempted "{"x" * 38}…)' in line
 
@@ -88,23 +93,48 @@ def test_writers_without_a_run_are_told_apart_by_their_commands() -> None:
         attempted=ConflictSide(value=3, writer=KnownWriter(user_id="mia", command_id="c-2", command_source="/s")),
     )
 
-    assert "mia (c-2 of /s) expected version 1 but met version 2 of c-1 of /s; " in conflict_line(nameless)
-    assert [writer for *_, writer in conflict_rows(nameless)] == ["run-39", "c-1 of /s", "mia (c-2 of /s)"]
+    assert "mia (command c-2 from /s) expected version 1 but met version 2 of command c-1 from /s; " in conflict_line(
+        nameless, WHEN
+    )
+    assert [writer for *_, writer in conflict_rows(nameless)] == [
+        "run-39",
+        "command c-1 from /s",
+        "mia (command c-2 from /s)",
+    ]
 
 
 def test_whoever_forgot_the_item_is_the_one_that_was_met() -> None:
     forgotten = race(current_version=0, current=ConflictSide(version=0, writer=KnownWriter(execution_id="run-40")))
     expired = race(current_version=0, current=ConflictSide(version=0))
 
-    assert "mia expected version 1 but found it forgotten by run-40; " in conflict_line(forgotten)
-    assert "mia expected version 1 but found nothing stored; " in conflict_line(expired)
+    assert "mia expected version 1 but found it forgotten by run-40; " in conflict_line(forgotten, WHEN)
+    assert "mia expected version 1 but found nothing stored; " in conflict_line(expired, WHEN)
     assert conflict_rows(expired)[1] == ("current (won)", "0", "nothing", "-")
 
 
 def test_who_lost_an_update_had_seen_another_version() -> None:
-    line = conflict_line(race(kind="lost_update", resolution="overwritten"))
+    line = conflict_line(race(kind="lost_update", resolution="overwritten"), WHEN)
 
     assert "lost_update: mia had seen version 1 but met version 2 of run-40; it was overwritten unseen" in line
+
+
+def test_a_drawn_command_id_is_shown_by_its_beginning() -> None:
+    drawn = KnownWriter(command_id="373f21ab0c4d4e6f8a9b0c1d2e3f4a5b", command_source="/my/app")
+
+    assert name_of(drawn) == "command 373f21ab… from /my/app"
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_a_terminal_is_told_that_something_is_watched(
+    terminal: bool, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: terminal)
+
+    say_that_it_watches("all items")
+
+    shown = capsys.readouterr()
+    assert shown.err == ("watching all items; Ctrl-C ends it\n" if terminal else "")
+    assert shown.out == ""
 
 
 def test_a_change_says_what_was_there_before_and_who_made_it() -> None:
@@ -120,7 +150,7 @@ def test_a_change_says_what_was_there_before_and_who_made_it() -> None:
 
 def test_a_run_is_named_in_full_with_its_node_and_person() -> None:
     assert full_name(b'{"execution_id":"run-1","workflow":"w","node_id":"n","user_id":"mia"}') == "run-1 n mia"
-    assert full_name(b'{"user_id":"mia","command_id":"c-1","command_source":"/s"}') == "mia (c-1 of /s)"
+    assert full_name(b'{"user_id":"mia","command_id":"c-1","command_source":"/s"}') == "mia (command c-1 from /s)"
     assert full_name(None) == "-"
 
 
@@ -173,7 +203,7 @@ def test_a_table_folds_between_words_and_cuts_nothing(
 
 
 def test_an_unseen_overwrite_says_so() -> None:
-    line = conflict_line(race(kind="lost_update", expected_version=None, resolution="overwritten", current=None))
+    line = conflict_line(race(kind="lost_update", expected_version=None, resolution="overwritten", current=None), WHEN)
 
     assert line.endswith("mia met version 2 of an unknown writer; it was overwritten unseen (base 1, attempted 3)")
 

@@ -77,6 +77,7 @@ def test_writes_are_captured_and_seen_by_the_rest_of_the_run() -> None:
 
     (finalized,) = run.say("execution.completed")
     effects = finalized.data["effects"]
+    assert {str(effect["expires_at"])[-1] for effect in effects if "expires_at" in effect} == {"Z"}
     assert [(effect["port"], effect["change"], effect["version"], effect["value"]) for effect in effects] == [
         ("memory", "written", 4, 9),
         ("memory", "written", 5, 10),

@@ -12,6 +12,7 @@ from schemas.errors import Rejection
 from schemas.exact_json import JsonObject, JsonValue, dumps
 from schemas.identity import key_of
 from schemas.registry import OUTCOME_TYPES
+from workers.logic.memory.timestamps import timestamp
 from workers.logic.variables import (
     activities,
     decisions,
@@ -24,7 +25,7 @@ from workers.logic.variables import (
 from workers.logic.variables.open_requests import Request
 from workers.logic.variables.requests import ENDINGS, settle
 from workers.logic.variables.state import ExecutionState
-from workers.logic.variables.step import Context, Outgoing, Step, timestamp
+from workers.logic.variables.step import Context, Outgoing, Step
 
 Arrival = Callable[[Step, JsonObject], None]
 Run = Callable[[Step, Request], None]

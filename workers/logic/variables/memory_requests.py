@@ -13,6 +13,7 @@ from schemas.names import check_name
 from topics.catalog import Topic
 from workers.logic.memory.commands import item_address
 from workers.logic.memory.conversations import record_address, records_address
+from workers.logic.memory.timestamps import timestamp
 from workers.logic.variables import entries, simulation
 from workers.logic.variables.awaiting import Asked
 from workers.logic.variables.bodies import template_of
@@ -28,7 +29,7 @@ from workers.logic.variables.requests import (
     skip,
     wait_for_turn,
 )
-from workers.logic.variables.step import SOURCE, Step, timestamp
+from workers.logic.variables.step import SOURCE, Step
 from workers.logic.variables.templates import Template, as_text
 
 _NOT_SENT = frozenset({"node_id", "iteration", "after"})

@@ -18,6 +18,7 @@ from workers.logic.memory.commands import Command, ListRecords, item_address, un
 from workers.logic.memory.conversations import Listing, overlaid
 from workers.logic.memory.decide import Decision, Situation, decide
 from workers.logic.memory.items import Item
+from workers.logic.memory.timestamps import timestamp
 from workers.logic.variables import entries
 from workers.logic.variables.open_requests import Request
 from workers.logic.variables.references import MISSING
@@ -152,7 +153,7 @@ def _capture(state: ExecutionState, request: Request, decision: Decision) -> Non
         effect["value_type"] = item.type
         effect["value"] = Raw(item.value)
     if item.expires_at is not None:
-        effect["expires_at"] = item.expires_at.isoformat()
+        effect["expires_at"] = timestamp(item.expires_at)
     state.write(entries.effect(request.number), effect)
 
 

@@ -3,8 +3,7 @@
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
-from functools import lru_cache
+from datetime import datetime
 from typing import NamedTuple
 from uuid import UUID
 
@@ -17,6 +16,7 @@ from topics.catalog import Topic
 from workers.logic.memory.commands import Rules
 from workers.logic.memory.conversations import Listing
 from workers.logic.memory.items import Item
+from workers.logic.memory.timestamps import timestamp
 from workers.logic.variables import entries
 from workers.logic.variables.head import Mark
 from workers.logic.variables.open_requests import Request
@@ -234,9 +234,3 @@ class Step:
     def set_last_output(self, pointer: JsonObject) -> None:
         """Point `last_output` at a variable (`frame`, `name`) or at `previous`, or give it a `value` of its own."""
         self.state.write(entries.LAST, pointer)
-
-
-@lru_cache(maxsize=64)
-def timestamp(now: datetime) -> str:
-    """Write a time as RFC 3339 in UTC; all events of a batch have one time."""
-    return now.astimezone(UTC).isoformat()
