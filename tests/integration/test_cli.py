@@ -211,9 +211,15 @@ def _check_forks_are_answered(tally: Tally) -> None:
     other = loads(event(30, "execution.started", {"workflow": {"name": "w"}}, "run-3"))
     assert isinstance(other, dict)
     taken_id = dumps({**other, "id": "fork-fork-2", "source": "/tally/cli"})
+    failing = event(
+        33, "activity.failed", {"activity_id": "lab", "error": {"code": "timeout", "message": "no reply"}}, "run-3"
+    )
     ending = event(31, "execution.completed", {}, "run-3")
-    assert tally("publish", "-", given=taken_id + b"\n" + ending).exit_code == 0
+    assert tally("publish", "-", given=b"\n".join([taken_id, failing, ending])).exit_code == 0
     assert tally("await", "run-3").exit_code == 0
+    assert "lab failed: timeout: no reply" in tally("execution", "history", "run-3").stdout
+    failures = [{"node_id": "lab", "code": "timeout", "message": "no reply"}]
+    assert document(tally("execution", "show", "run-3", "--json"))["failures"] == failures
 
     refused = tally("execution", "fork", "run-1", "--at", "2", "--as", "fork-2")
 

@@ -6,11 +6,12 @@ from typing import cast
 from schemas.envelope import Event
 from schemas.errors import Rejection
 from schemas.limits import DEFAULT_LIMITS
+from schemas.names import check_name
 from schemas.registry import parse
 from topics.catalog import Topic
 from workers.logic.memory.commands import Broken, Rules, understand
 from workers.logic.memory.retention import retention_of
-from workers.logic.variables.fold import apply
+from workers.logic.variables.fold import WITHOUT_NODE, apply
 from workers.logic.variables.state import ExecutionKey, ExecutionState
 from workers.logic.variables.step import Context
 from workers.variables.intake import subject_of
@@ -47,7 +48,11 @@ def _check_command(event: Event) -> None:
 def _check_event(event: Event, topic: Topic) -> None:
     subject = subject_of(event, topic)
     parse(event)
-    apply(ExecutionState.load(ExecutionKey(event.tenant, subject), None, {}), event, context=_CONTEXT)
+    if event.type in WITHOUT_NODE:
+        apply(ExecutionState.load(ExecutionKey(event.tenant, subject), None, {}), event, context=_CONTEXT)
+    else:
+        # Whatever else is wrong is answered to the node: only its own name can make that impossible.
+        check_name(str(event.data.get("activity_id") or event.data["node_id"]), "the node id", DEFAULT_LIMITS)
     if event.type in _KEPT_FOR_A_TIME:
         # The one rule that a run's own memory command breaks by its fields alone.
         retention_of(event.data.get("ttl"), cast("str | None", event.data.get("ttl_unit")), DEFAULT_LIMITS)

@@ -70,7 +70,7 @@ _RUNS: Mapping[str, Run] = {
     "foreach.close": loops.close_loop,
 }
 #: Events without a node that could be answered: what is wrong with them goes to the dead letters.
-_WITHOUT_NODE = frozenset(
+WITHOUT_NODE = frozenset(
     {"execution.started", "execution.completed", "execution.failed", "execution.cancelled", "variables.set"}
 )
 #: Refusals of what no node of this execution could be blamed for.
@@ -105,7 +105,7 @@ def apply(state: ExecutionState, event: Event, *, context: Context) -> Revision 
         return _applied(Step(state, event, context, context.key or key_of(event)))
     except Rejection as rejection:
         state.undo()
-        if event.type in _WITHOUT_NODE or rejection.reason in _REFUSED_WHOLE:
+        if event.type in WITHOUT_NODE or rejection.reason in _REFUSED_WHOLE:
             raise
         return _refused(Step(state, event, context, context.key or key_of(event)), rejection)
     except BaseException:
