@@ -1,5 +1,6 @@
 """Items, versions and their writers as documents and as what fits into a table."""
 
+import re
 from datetime import UTC, datetime
 
 from schemas.address import parse_address
@@ -89,12 +90,13 @@ def name_of(writer: KnownWriter | None) -> str:
 
 
 _UNKNOWN = "an unknown writer"
-#: Longer ids are drawn ones, which a person compares by their beginning; `--json` has them whole.
-_ID_CHARACTERS = 16
+#: A drawn id is told by its beginning, `--json` has it whole; an id that somebody chose may differ at its end alone.
+_DRAWN = re.compile("[0-9a-f]{8}(?=(-?[0-9a-f]{4}){3}-?[0-9a-f]{12}$)")
 
 
 def _short_id(command_id: str) -> str:
-    return command_id if len(command_id) <= _ID_CHARACTERS else f"{command_id[: _ID_CHARACTERS // 2]}…"
+    drawn = _DRAWN.match(command_id)
+    return command_id if drawn is None else f"{drawn[0]}…"
 
 
 def full_name(writer: bytes | None) -> str:

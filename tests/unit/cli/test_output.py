@@ -118,10 +118,16 @@ def test_who_lost_an_update_had_seen_another_version() -> None:
     assert "lost_update: mia had seen version 1 but met version 2 of run-40; it was overwritten unseen" in line
 
 
-def test_a_drawn_command_id_is_shown_by_its_beginning() -> None:
-    drawn = KnownWriter(command_id="373f21ab0c4d4e6f8a9b0c1d2e3f4a5b", command_source="/my/app")
-
-    assert name_of(drawn) == "command 373f21ab… from /my/app"
+@pytest.mark.parametrize(
+    ("command_id", "shown"),
+    [
+        ("373f21ab0c4d4e6f8a9b0c1d2e3f4a5b", "373f21ab…"),
+        ("373f21ab-0c4d-4e6f-8a9b-0c1d2e3f4a5b", "373f21ab…"),
+        ("order-2026-12-01-reservation-0002", "order-2026-12-01-reservation-0002"),
+    ],
+)
+def test_a_command_id_is_shown_by_its_beginning_only_where_it_was_drawn(command_id: str, shown: str) -> None:
+    assert name_of(KnownWriter(command_id=command_id, command_source="/my/app")) == f"command {shown} from /my/app"
 
 
 @pytest.mark.parametrize("terminal", [True, False])
