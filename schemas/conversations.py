@@ -4,22 +4,22 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from schemas.data import Data, Expected, Json, NodeRequest, Object, Outbound, Text
+from schemas.data import Data, Expected, Json, LongText, NodeRequest, Object, Outbound, Text
 
 Role = Literal["user", "assistant", "system"]
 SortOrder = Literal["asc", "desc"]
 Limit = Annotated[int, Field(ge=1)]
-Content = Annotated[Text | list[Json] | Object, Expected("a text, or the parts of a message")]
+Content = Annotated[LongText | list[Json] | Object, Expected("a text, or the parts of a message")]
 
 
 class _AddFields(Data):
-    id: Text
+    id: LongText
     role: Role
     content: Content
 
 
 class _GetFields(Data):
-    id: Text
+    id: LongText
     limit: Limit | None = None
     sort_order: SortOrder = "asc"
 
@@ -31,11 +31,11 @@ class _GetAllFields(Data):
 
 
 class _DeleteFields(Data):
-    id: Text
+    id: LongText
 
 
 class _Command(Data):
-    workflow: Text
+    workflow: LongText
 
 
 class _Request(NodeRequest):

@@ -22,6 +22,12 @@ from pydantic_core import CoreSchema, core_schema
 
 from schemas.exact_json import JsonObject, JsonValue
 
+#: As long as an attribute of the envelope: an execution's id stands in both.
+_TEXT_CHARACTERS = 1024
+#: Loops in loops, as deep as values may be nested: looking a name up goes through all of them.
+_LOOP_LEVELS = 64
+_LOOP_NODE_CHARACTERS = 256
+
 
 class Data(BaseModel):
     """What is said about an event of one type. Unknown fields are refused."""
@@ -63,8 +69,12 @@ class Expected:
         )
 
 
-#: A text that says something.
-Text = Annotated[str, StringConstraints(min_length=1)]
+#: A text that says something, of any length; parts of an address have the address's own limit.
+LongText = Annotated[str, StringConstraints(min_length=1)]
+#: A name, key or id. Answers repeat several of them, each maybe more than once: all must fit into one record.
+Text = Annotated[str, StringConstraints(min_length=1, max_length=_TEXT_CHARACTERS)]
+#: A name that PostgreSQL keeps as text, which cannot hold NUL.
+StoredText = Annotated[Text, StringConstraints(pattern=r"^[^\x00]*$")]
 #: The values that `{{...}}` references are bound in, by name.
 Templates: TypeAlias = Object
 Revision = Annotated[int, Field(ge=1)]
@@ -76,12 +86,12 @@ Timestamp: TypeAlias = str
 class IterationStep(Data):
     """One loop around a request: the ForEach node and the index of its item."""
 
-    node_id: Text
+    node_id: Annotated[str, StringConstraints(min_length=1, max_length=_LOOP_NODE_CHARACTERS)]
     index: Count
 
 
 #: The loops around a request, outermost first; a tuple so that it can key a frame.
-Iteration = Annotated[tuple[IterationStep, ...], Field(strict=False)]
+Iteration = Annotated[tuple[IterationStep, ...], Field(strict=False, max_length=_LOOP_LEVELS)]
 #: A node (`reader`), a port of it (`reserver.version`), or several of them.
 After = Annotated[
     Text | Annotated[tuple[Text, ...], Field(strict=False)],

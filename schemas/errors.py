@@ -21,10 +21,20 @@ class TallyError(Exception):
     retriable: ClassVar[bool] = False
 
 
+#: What an answer or dead letter quotes of what was wrong must fit into a record, whoever wrote four megabytes of it.
+_MESSAGE_CHARACTERS = 2000
+
+
 class Rejection(TallyError):  # noqa: N818 - a decision about input, named as such
-    """An event or request cannot be accepted. `reason` is one of the codes of `schemas.codes`."""
+    """An event or request cannot be accepted. `reason` is one of the codes of `schemas.codes`.
+
+    A message that quotes too much is cut in the middle: its beginning says what happened, its end what to do.
+    """
 
     def __init__(self, reason: str, message: str) -> None:
+        if len(message) > _MESSAGE_CHARACTERS:
+            half = _MESSAGE_CHARACTERS // 2
+            message = f"{message[:half]}…{message[-half:]}"
         super().__init__(message)
         self.reason = reason
         self.message = message

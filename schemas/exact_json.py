@@ -86,8 +86,9 @@ def loads(data: bytes, max_nesting: int = MAX_NESTING) -> JsonValue:
     return cast("JsonValue", parsed)
 
 
+#: Possessive, and a text that no quote closes is taken to its end too: a search from each quote in it would take days.
 _STRING_OR_NUMBER = re.compile(
-    rb'"(?:[^"\\]|\\.)*"|(?<![0-9.])-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?(?![0-9.eE+-])', re.DOTALL
+    rb'"(?:[^"\\]|\\.)*+"?|(?<![0-9.])-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?(?![0-9.eE+-])', re.DOTALL
 )
 
 

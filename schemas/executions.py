@@ -10,10 +10,12 @@ from schemas.data import (
     Expected,
     Iteration,
     Json,
+    LongText,
     Object,
     Outbound,
     Revision,
     Status,
+    StoredText,
     Templates,
     Text,
 )
@@ -22,21 +24,21 @@ from schemas.data import (
 class WorkflowRef(Data):
     """The workflow that an execution runs; its name scopes the workflow's private memory."""
 
-    name: Text
+    name: StoredText
     version: Annotated[str | int, Expected("a text or a whole number")] | None = None
 
 
 class SubjectRef(Data):
     """Whom memory is about: a patient, a case, a person."""
 
-    kind: Text
-    id: Text
+    kind: LongText
+    id: LongText
 
 
 class ParentRef(Data):
     """The node of another execution that waits for this one."""
 
-    execution_id: Text
+    execution_id: StoredText
     node_id: Text
     iteration: Iteration | None = None
 
@@ -77,7 +79,7 @@ class Simulation(Data):
 class ForkedFrom(Data):
     """The store starts as another execution's was at `revision`."""
 
-    execution_id: Text
+    execution_id: StoredText
     revision: Revision
 
 
@@ -123,7 +125,8 @@ class ExecutionFinalized(Outbound):
     """The last word about a store: said at the end, and again after each late revision.
 
     `variables` is left out above 512 KiB: `variables_bytes`, `variables_sha256` and `variables_at` (the command
-    that shows it) stand for it. A simulated run's has `effects` too: what it would have changed, in its order.
+    that shows it) stand for it. A simulated run's has `effects` too: what it would have changed, in its order; above
+    1 MiB `effects_bytes`, `effects_sha256` and `effects_at` instead.
     """
 
     status: Status
@@ -137,6 +140,9 @@ class ExecutionFinalized(Outbound):
     variables_sha256: str | None = None
     variables_at: str | None = None
     effects: list[Json] | None = None
+    effects_bytes: Count | None = None
+    effects_sha256: str | None = None
+    effects_at: str | None = None
 
 
 class ChildCompleted(Outbound):

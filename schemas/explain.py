@@ -12,6 +12,7 @@ _SHOWN_CHARACTERS = 60
 _WORDS = {
     "string_type": "should be a text",
     "string_too_short": "should not be empty",
+    "string_too_long": "is too long",
     "int_type": "should be a whole number",
     "int_parsing": "should be a whole number",
     "float_parsing": "should be a number",

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from schemas.data import Answer, Count, Expected, Json, NodeRequest, Object, Outbound, Templates, Text
+from schemas.data import Answer, Count, Expected, Json, LongText, NodeRequest, Object, Outbound, Templates, Text
 
 
 class ParallelJoin(NodeRequest):
@@ -24,7 +24,7 @@ class ParallelJoined(Answer):
 class ForeachOpen(NodeRequest):
     """Asks for the items of a collection, each with its bound inputs."""
 
-    collection: Annotated[Text | list[Json], Expected("a reference or a list")]
+    collection: Annotated[LongText | list[Json], Expected("a reference or a list")]
     item_variable: Text
     input_mapping: Templates | None = None
 

@@ -6,9 +6,9 @@ A *request* comes with an execution (`node_id`; `subject` may be a kind of the r
 
 from typing import Annotated, Literal
 
-from pydantic import ConfigDict, Field
+from pydantic import ConfigDict, Field, StringConstraints
 
-from schemas.data import Count, Data, Expected, Json, NodeRequest, Object, Outbound, Text, Timestamp
+from schemas.data import Count, Data, Expected, Json, LongText, NodeRequest, Object, Outbound, Text, Timestamp
 from schemas.executions import SubjectRef
 
 Scope = Literal["workflow", "shared"]
@@ -40,13 +40,17 @@ RequestVersion = Annotated[
 Ttl = Annotated[int | Literal["keep"], Field(union_mode="left_to_right"), Expected('a whole number or "keep"')]
 
 
+#: It may be empty; conflicts show three writers.
+WriterText = Annotated[str, StringConstraints(max_length=1024)]
+
+
 class Writer(Data):
     """Who writes: shown in conflicts, changes and history."""
 
-    execution_id: str | None = None
-    workflow: str | None = None
-    node_id: str | None = None
-    user_id: str | None = None
+    execution_id: WriterText | None = None
+    workflow: WriterText | None = None
+    node_id: WriterText | None = None
+    user_id: WriterText | None = None
 
 
 class KnownWriter(Writer):
@@ -54,8 +58,8 @@ class KnownWriter(Writer):
 
     model_config = ConfigDict(extra="ignore")
 
-    command_id: str | None = None
-    command_source: str | None = None
+    command_id: WriterText | None = None
+    command_source: WriterText | None = None
 
 
 class _Retention(Data):
@@ -80,15 +84,15 @@ class _UpdateFields(_Retention):
 class _CommandFields(Data):
     scope: Scope
     subject: CommandSubject
-    key: Text
-    workflow: Text | None = None
+    key: LongText
+    workflow: LongText | None = None
     writer: Writer | None = None
 
 
 class _RequestFields(NodeRequest):
     scope: Scope
     subject: RequestSubject
-    key: Text
+    key: LongText
     #: The run's own workflow; it may be said, but not changed.
     workflow: Text | None = None
 

@@ -29,7 +29,8 @@ def decode(value: bytes | None, headers: Headers = ()) -> Event:
             "too_large",
             f"the record has {len(value)} bytes, {DEFAULT_LIMITS.record_bytes} are allowed; store a reference",
         )
-    binary = {name[3:].lower(): text for name, text in headers if name[:3].lower() == "ce_"}
+    # Kafka's headers may lack their value, whatever the types say: such an attribute is not there.
+    binary = {name[3:].lower(): text for name, text in headers if name[:3].lower() == "ce_" and text is not None}
     parsed = _parse(value)
     if "specversion" in binary and not (isinstance(parsed, dict) and "specversion" in parsed):
         return _event(_binary_attributes(binary), parsed)

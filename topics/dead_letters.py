@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from uuid import NAMESPACE_URL, uuid5
 
 from schemas.envelope import Event
-from schemas.exact_json import JsonObject
+from schemas.exact_json import JsonObject, dumps
 from topics.catalog import Topic
 from topics.codec import STRUCTURED_HEADERS, encode
 from topics.records import Headers, ReceivedRecord, Record
@@ -49,7 +49,7 @@ def _within_limit(headers: Headers) -> Iterator[tuple[str, bytes]]:
     """Yield the first headers that fit; one without a value counts too."""
     total = 0
     for name, value in headers:
-        total += len(name) + len(value or b"")
+        total += len(dumps(name)) + len(value or b"")
         if total > _MAX_HEADERS_BYTES:
             return
         yield name, value

@@ -150,3 +150,19 @@ def test_a_letter_fits_into_a_record_wherever_the_original_is_large(share: str) 
 
     assert len(letter.value or b"") + len(letter.key or b"") <= DEFAULT_LIMITS.record_bytes
     assert decode(letter.value).data["truncated"] is True
+
+
+def test_a_header_without_a_value_is_an_attribute_that_is_not_there() -> None:
+    headers: list = [("ce_specversion", b"1.0"), ("ce_id", None), ("ce_source", b"/s"), ("ce_type", b"t")]
+
+    assert refusal(b"{}", headers).reason == "envelope_invalid"
+    assert refusal(b"{}", [("ce_specversion", None)]).reason == "envelope_invalid"  # type: ignore[list-item]
+
+
+def test_the_letter_of_headers_with_names_of_escapes_fits_into_a_record() -> None:
+    headers = tuple(("\x01" * 1000, b"") for _ in range(250))
+
+    letter = dead_letter(ReceivedRecord(Topic.MEMORY_COMMANDS, 0, 0, None, b"", headers), "malformed", "m", "memory")
+
+    assert letter.value is not None
+    assert len(letter.value) < 512 * 1024

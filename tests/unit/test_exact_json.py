@@ -166,3 +166,11 @@ def test_what_is_kept_takes_no_more_memory_than_it_needs() -> None:
 
     assert values[7] == b'{"n":7}'
     assert held < 500 * 200
+
+
+def test_malformed_json_is_refused_in_the_time_of_its_length() -> None:
+    # From each quote of a text that nothing closes, a search would go to the end: days for a full record.
+    with pytest.raises(InvalidJson) as refused:
+        loads(b'{"a":"' + b'\\"' * 500_000)
+
+    assert refused.value.code == "malformed"

@@ -140,3 +140,31 @@ def test_readers_ignore_what_a_newer_worker_added() -> None:
     data: JsonObject = {"command_id": "1", "command_source": "/s", "address": "a", "version": 0, "shard": 4}
 
     assert data_of(parse(event("memory.missing", data))) == {name: data[name] for name in data if name != "shard"}
+
+
+def test_a_message_that_quotes_too_much_keeps_its_beginning_and_its_end() -> None:
+    message = Rejection("data_invalid", f"the name {'x' * 1_000_000} is wrong; choose another").message
+
+    assert message.startswith("the name xxx")
+    assert message.endswith("xxx is wrong; choose another")
+    assert len(message) < 3000
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        {"workflow": {"name": "a\x00b"}},
+        {"workflow": {"name": "x" * 1025}},
+        {"workflow": {"name": "w"}, "parent": {"execution_id": "\x00", "node_id": "n"}},
+        {"workflow": {"name": "w"}, "forked_from": {"execution_id": "\x00", "revision": 1}},
+        {
+            "workflow": {"name": "w"},
+            "parent": {"execution_id": "p", "node_id": "n", "iteration": [{"node_id": "l", "index": 0}] * 65},
+        },
+    ],
+)
+def test_names_that_could_not_be_kept_or_answered_are_refused(data: dict) -> None:
+    with pytest.raises(Rejection) as refused:
+        parse(Event(id="1", source="/s", type="execution.started", subject="run", data=data))
+
+    assert refused.value.reason == "data_invalid"

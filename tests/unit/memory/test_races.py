@@ -302,3 +302,17 @@ def test_updates_that_are_made_of_what_is_stored_race_with_nobody(fields: dict) 
         tables.say("memory.write", run, type=fields["type"], value=value)
 
     assert tables.conflict("memory.update", "run-3", **fields, read_version=1) is None
+
+
+def test_paths_of_long_names_are_shown_as_far_as_they_fit() -> None:
+    def value(number: int) -> dict:
+        return {"k" * 12_000: {str(name): number for name in range(50)}}
+
+    tables = Tables()
+    tables.say("memory.write", "run-1", type="Json", value=value(0))
+    tables.say("memory.write", "run-2", type="Json", value=value(1))
+    conflict = tables.conflict("memory.write", "run-3", type="Json", value=value(2), expected_version=1)
+
+    assert conflict is not None
+    assert len(conflict["overlapping_paths"]) == 2
+    assert conflict["mergeable"] is False

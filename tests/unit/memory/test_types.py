@@ -182,3 +182,10 @@ def test_a_value_that_does_not_conform_is_not_stored() -> None:
 def test_a_schema_that_is_none_is_refused() -> None:
     with pytest.raises(ValueError, match="not a JSON Schema"):
         json_schema_check({"type": "objekt"})
+
+
+def test_a_schema_that_refers_to_itself_alone_refuses_the_value() -> None:
+    problem = json_schema_check({"$ref": "#"})(1)
+
+    assert problem is not None
+    assert "cannot be checked" in problem

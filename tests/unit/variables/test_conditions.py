@@ -237,3 +237,13 @@ def size(condition: Condition) -> int:
             return size(condition.condition)
         case Group():
             return sum(map(size, condition.conditions))
+
+
+def test_comparisons_that_look_at_more_than_a_store_holds_are_refused() -> None:
+    # Each looks at every item: thousands of them would hold the partition up for hours.
+    condition = parse_condition(" OR ".join(["{{big}} contains 1"] * 30))
+
+    with pytest.raises(Rejection) as refused:
+        evaluate(condition, lambda _: [0] * 250_000)
+
+    assert refused.value.reason == "result_too_large"

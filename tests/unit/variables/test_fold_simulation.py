@@ -138,3 +138,23 @@ def test_conversations_are_simulated_too() -> None:
     (answer,) = run.say("conversation.get_all", node_id="l")
 
     assert outputs(answer)["total"] == 1
+
+
+def test_effects_too_large_for_the_last_word_are_counted() -> None:
+    run = simulated({GLOBAL: real(GLOBAL, b"7")})
+    for number in range(6):
+        run.say(
+            "memory.write",
+            node_id=f"n{number}",
+            scope="workflow",
+            subject={"kind": "patient", "id": "p1"},
+            key=f"k{number}",
+            type="String",
+            value="x" * 200_000,
+        )
+
+    (finalized,) = run.say("execution.completed")
+
+    assert "effects" not in finalized.data
+    assert int(str(finalized.data["effects_bytes"])) > 1_200_000
+    assert str(finalized.data["effects_at"]).startswith("tally execution show ")

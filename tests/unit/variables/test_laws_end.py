@@ -1,6 +1,9 @@
 """How a run ends: what takes effect when, what is skipped, what comes late."""
 
+import pytest
+
 from schemas.envelope import Event
+from schemas.errors import Rejection
 from schemas.exact_json import JsonObject
 from schemas.limits import Limits
 from tests.support.runs import Run, of_type
@@ -131,3 +134,12 @@ def test_what_a_waiting_request_holds_is_limited() -> None:
 
     for failed in (on_arrival, later):
         assert (failed.type, failed.data["code"]) == ("node.failed", "result_too_large")
+
+
+def test_a_reason_too_large_for_the_last_word_is_refused() -> None:
+    run = started()
+
+    with pytest.raises(Rejection) as refused:
+        run.say("execution.cancelled", reason="x" * 2_000_000)
+
+    assert refused.value.reason == "result_too_large"

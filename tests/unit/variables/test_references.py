@@ -157,3 +157,11 @@ def test_resolving_never_raises(reference: Reference, store: dict[str, JsonValue
     value, read = resolve(reference, lookup_in(store))
 
     assert read.found or value is None
+
+
+def test_a_path_deeper_than_any_value_is_refused() -> None:
+    with pytest.raises(Rejection) as refused:
+        parse_reference(".".join(["a"] * 200_000))
+
+    assert refused.value.reason == "template_invalid"
+    assert len(parse_reference(".".join(["a"] * 100)).paths[0].segments) == 100

@@ -6,7 +6,7 @@ from typing import Final, Literal, NamedTuple, cast
 
 from schemas.exact_json import JsonObject, JsonValue, Raw, dumps, loads
 from schemas.limits import Limits
-from workers.logic.memory.diff import NOTHING, MaybeValue, make_patch
+from workers.logic.memory.diff import NOTHING, MaybeValue, make_patch, pointer
 from workers.logic.memory.items import Item, Version, is_live
 from workers.logic.memory.merge import Merge, merge
 from workers.logic.memory.timestamps import timestamp
@@ -108,10 +108,23 @@ def conflict_data(
         "current": race.current.data(limits),
         "attempted": race.attempted.data(limits),
         "diff": diff,
-        "overlapping_paths": [] if merged is None else list[JsonValue](merged.overlapping[:_MAX_PATHS]),
+        "overlapping_paths": [] if merged is None else _shown_paths(merged, limits),
         "mergeable": merged is not None and merged.possible,
         "resolution": resolution,
     }
+
+
+def _shown_paths(merged: Merge, limits: Limits) -> list[JsonValue]:
+    """Return the first overlapping paths, as many as fit: the names in them may be as long as a value is large."""
+    shown: list[JsonValue] = []
+    left = limits.conflict_value_bytes
+    for path in merged.overlapping[:_MAX_PATHS]:
+        text = pointer(path)
+        left -= len(dumps(text))
+        if left < 0:
+            break
+        shown.append(text)
+    return shown
 
 
 def _patch(base: Side, target: Side, limits: Limits) -> JsonValue:

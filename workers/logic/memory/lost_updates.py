@@ -7,7 +7,7 @@ are made of what is stored now, so they lose nothing.
 from schemas.exact_json import JsonValue, loads
 from workers.logic.memory.commands import Command, Update, Write
 from workers.logic.memory.conflicts import Race
-from workers.logic.memory.diff import NOTHING, MaybeValue, Nothing, Path, pointer, same
+from workers.logic.memory.diff import NOTHING, MaybeValue, Nothing, Path, same
 from workers.logic.memory.items import Item
 from workers.logic.memory.merge import Merge
 
@@ -37,7 +37,7 @@ def overlap_of(patch: JsonValue, race: Race) -> Merge | None:
     assert race.base is not None, "without a base nobody knows what was made meanwhile"
     found: list[Path] = []
     _compare(patch, race.base.value, race.current.value, (), found)
-    return Merge(tuple(map(pointer, found)), race.current.value) if found else None
+    return Merge(tuple(found), race.current.value) if found else None
 
 
 def _compare(patch: JsonValue, base: MaybeValue, current: MaybeValue, path: Path, found: list[Path]) -> None:

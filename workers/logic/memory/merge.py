@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from typing import cast
 
 from schemas.exact_json import JsonObject, JsonValue
-from workers.logic.memory.diff import MaybeValue, Nothing, Path, changes, pointer
+from workers.logic.memory.diff import MaybeValue, Nothing, Path, changes
 
 
 @dataclass(frozen=True, slots=True)
 class Merge:
     """`overlapping` are the attempted paths that the other side changed too."""
 
-    overlapping: tuple[str, ...]
+    overlapping: tuple[Path, ...]
     #: The merged value; meaningless while paths overlap.
     value: MaybeValue
 
@@ -30,7 +30,7 @@ def merge(base: MaybeValue, current: MaybeValue, attempted: MaybeValue) -> Merge
     """Merge what was attempted from `base` into what became of it meanwhile."""
     theirs = changes(base, current)
     ours = changes(base, attempted)
-    overlapping = tuple(pointer(path) for path in _overlapping(theirs, ours))
+    overlapping = tuple(_overlapping(theirs, ours))
     if overlapping:
         return Merge(overlapping, current)
     merged = current

@@ -120,8 +120,8 @@ def json_schema_check(schema: JsonObject) -> Check:
     def problem(value: JsonValue) -> str | None:
         try:
             error = best_match(validator.iter_errors(value))  # type: ignore[arg-type] # the stubs know float only
-        except (ArithmeticError, Unresolvable) as unable:
-            # `multipleOf` of numbers too far apart; a `$ref` that leads nowhere.
+        except (ArithmeticError, RecursionError, Unresolvable) as unable:
+            # `multipleOf` of numbers too far apart; a `$ref` that leads nowhere, or to itself.
             return f"cannot be checked: {unable or type(unable).__name__}"
         return None if error is None else f"at {error.json_path}: {error.message}"
 

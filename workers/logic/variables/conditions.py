@@ -229,6 +229,7 @@ class _Evaluator:
 
     def __init__(self, lookup: Lookup) -> None:
         self._lookup = lookup
+        self._left = DEFAULT_LIMITS.store_bytes
         self.operands: list[Operand] = []
         self.reads: dict[Read, None] = {}
 
@@ -275,4 +276,12 @@ class _Evaluator:
     def _value(self, side: Side) -> Value:
         value, reads = side.template.render(self._lookup)
         self.reads.update(dict.fromkeys(reads))
+        if reads and isinstance(value, (str, list, dict)):
+            self._left -= len(value) if isinstance(value, str) else len(dumps(value))
+            if self._left < 0:
+                raise Rejection(
+                    "result_too_large",
+                    f"its comparisons look at more than {DEFAULT_LIMITS.store_bytes} bytes, as much as a store holds; "
+                    "compare smaller parts, or less often",
+                )
         return Value(side.source, value)

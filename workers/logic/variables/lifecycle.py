@@ -153,6 +153,7 @@ def failed(step: Step, body: JsonObject) -> None:
 
 def cancelled(step: Step, body: JsonObject) -> None:
     """End at once, as `failed` does."""
+    step.check_result(body.get("reason"), "the reason")
     end(step, "cancelled", reason=body.get("reason"))
 
 
@@ -198,7 +199,7 @@ def finalize(step: Step) -> None:
     said = cast("JsonObject", step.state.read(entries.FINAL))
     data: JsonObject = {**said, "revision": step.state.revision, "late": not step.ended_now}
     if step.state.simulated:
-        data["effects"] = simulation.effects_of(step.state)
+        _say_effects(step, data)
     variables = step.state.all_variables()
     encoded = dumps(variables)
     if len(encoded) <= step.limits.final_variables_bytes:
@@ -215,6 +216,17 @@ def finalize(step: Step) -> None:
     # A run that was ended before it was started could not know its parent.
     if step.ended_now or step.event.type == "execution.started":
         _tell_parent(step, said)
+
+
+def _say_effects(step: Step, data: JsonObject) -> None:
+    effects = simulation.effects_of(step.state)
+    encoded = dumps(effects)
+    if len(encoded) <= step.limits.result_bytes:
+        data["effects"] = effects
+    else:
+        data["effects_bytes"] = len(encoded)
+        data["effects_sha256"] = sha256(encoded).hexdigest()
+        data["effects_at"] = f"tally execution show {step.state.key.execution_id} --at {step.state.revision}"
 
 
 def _tell_parent(step: Step, said: Mapping[str, JsonValue]) -> None:

@@ -16,6 +16,8 @@ from schemas.exact_json import JsonValue
 CACHED_CHARACTERS = 1024
 #: A list index of more digits is out of range of any list that fits into a store.
 _INDEX_DIGITS = 9
+#: More than the deepest value has, with the names that lead to it; looking a path up costs the square of its length.
+_MAX_SEGMENTS = 100
 #: How much of a text an error shows around the place that is wrong.
 _EXCERPT_CHARACTERS = 40
 
@@ -103,6 +105,8 @@ def _parse_cached(text: str) -> Reference:
 
 
 def _parse_path(text: str, start: int, end: int) -> Path:
+    if text.count(".", start, end) >= _MAX_SEGMENTS:
+        raise template_invalid(text, start, f"a path of more than {_MAX_SEGMENTS} names; nothing is nested so deep")
     segments: list[str] = []
     for raw in text[start:end].split("."):
         segment = raw.strip()

@@ -28,6 +28,8 @@ from workers.logic.variables.templates import Template
 SOURCE = "/tallystick/variables"
 #: What a recorded read takes beside its path.
 READ_BYTES = 64
+#: Quotes and backslashes in so short a path count once, though they are written as two bytes.
+_SHORT_PATH_CHARACTERS = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +140,7 @@ class Step:
 
         Raises `Rejection` (`result_too_large`) for paths that would not fit into an answer.
         """
-        if sum(len(read.path) for read in reads) + len(reads) * READ_BYTES > self.limits.result_bytes:
+        if sum(path_bytes(read.path) for read in reads) + len(reads) * READ_BYTES > self.limits.result_bytes:
             raise Rejection(
                 "result_too_large",
                 f"its {len(reads)} references are too long to record them; reference less",
@@ -234,3 +236,9 @@ class Step:
     def set_last_output(self, pointer: JsonObject) -> None:
         """Point `last_output` at a variable (`frame`, `name`) or at `previous`, or give it a `value` of its own."""
         self.state.write(entries.LAST, pointer)
+
+
+def path_bytes(path: str) -> int:
+    """Return what a path takes in JSON: texts that say more than they look like hold their own escapes."""
+    # Long ones alone are written out: few are, and every event has paths.
+    return len(path) if len(path) <= _SHORT_PATH_CHARACTERS and path.isascii() else len(dumps(path))

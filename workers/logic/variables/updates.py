@@ -12,7 +12,7 @@ from schemas.identity import derived_id
 from schemas.limits import DEFAULT_LIMITS
 from workers.logic.variables import entries
 from workers.logic.variables.state import ExecutionKey
-from workers.logic.variables.step import SOURCE
+from workers.logic.variables.step import SOURCE, path_bytes
 
 #: What a read or write takes in JSON beside its path and value, at most.
 _OVERHEAD_BYTES = 64
@@ -75,8 +75,8 @@ def revised_event(
     """
     reads = cast("list[JsonObject]", body["reads"])
     writes = _public(changes)
-    shown_reads = _within_limit([len(str(read["path"])) for read in reads])
-    shown_writes = _within_limit([len(entry) + len(value or b"") for entry, value in writes])
+    shown_reads = _within_limit([path_bytes(str(read["path"])) for read in reads])
+    shown_writes = _within_limit([path_bytes(entry) + len(value or b"") for entry, value in writes])
     data: JsonObject = {
         "revision": revision,
         "cause": body["cause"],
