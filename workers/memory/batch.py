@@ -4,7 +4,7 @@ A batch is read, decided and written in one transaction; what it committed is pu
 stored, so that every delivery of a command publishes the same bytes.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
@@ -59,10 +59,14 @@ class MemoryBatches:
         for partition in partitions:
             self._left_at.pop(partition, None)
 
-    async def apply(self, intake: Intake, log_ends: Mapping[int, int]) -> Committed:
+    async def apply(
+        self, intake: Intake, log_ends: Mapping[int, int], on_decided: Callable[[], None] = lambda: None
+    ) -> Committed:
         """Apply a batch and return what it committed. May be called again for the same batch after any error.
 
-        `log_ends` are the offsets after the newest record of each partition. Raises `DependencyDown`; `Fenced` when
+        `log_ends` are the offsets after the newest record of each partition. `on_decided` is called when only
+        PostgreSQL has work left, the longest wait of a batch: the time to begin what is next.
+        Raises `DependencyDown`; `Fenced` when
         someone else applied records of these partitions, or decided one of these commands, meanwhile.
         """
         commands = [command for _, command in intake.arrivals]
@@ -79,6 +83,7 @@ class MemoryBatches:
                 positions = {
                     partition: max(offset, fences[partition]) for partition, offset in intake.positions.items()
                 }
+                on_decided()
                 await self._write(connection, planned, composed, known.now, positions)
                 pass_point("before_commit")
         except Fenced:

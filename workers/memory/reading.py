@@ -1,10 +1,11 @@
-"""memory-commands -> batches that are understood while the batch before them is committed.
+"""memory-commands -> batches that are understood while the batch before them is written.
 
 Reading decides nothing and acknowledges nothing: a batch that was read and is then dropped comes again.
 """
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import islice
 from time import monotonic
@@ -82,9 +83,29 @@ class Reader:
         self._servers = servers
         self._health = health
         self._stop = stop
+        self._ahead: asyncio.Task[Batch | None] | None = None
+
+    def read_on(self) -> None:
+        """Begin with the next batch, unless that was done before."""
+        if self._ahead is None:
+            self._ahead = asyncio.create_task(self._read())
 
     async def next(self) -> Batch | None:
         """Wait a little for records and understand them; None when none came. Raises `Stopping`."""
+        self.read_on()
+        assert self._ahead is not None, "it was begun"
+        batch = await self._ahead
+        self._ahead = None
+        return batch
+
+    async def drop(self) -> None:
+        """Drop what was read ahead: it is not lost, since it was not acknowledged."""
+        if self._ahead is not None:
+            self._ahead.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._ahead
+
+    async def _read(self) -> Batch | None:
         polled = await self._poll(_POLL_MS, self._batch_size)
         if not polled:
             return None

@@ -1,8 +1,8 @@
 """memory-commands -> memory-results, memory-conflicts, memory-changes, dead-letters: the worker's life."""
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import timedelta
 from functools import partial
 from time import monotonic
@@ -167,10 +167,9 @@ class MemoryWorker:
         publishing: asyncio.Task[None] | None = None
         async with self._consumer() as (consumer, rebalances):
             reader = self._reader(consumer)
-            reading = asyncio.create_task(reader.next())
             try:
                 while not self._stop.is_set():
-                    batch = await reading
+                    batch = await reader.next()
                     rebalances.raise_failure()
                     if batch is None:
                         if publishing is not None and publishing.done():
@@ -178,11 +177,9 @@ class MemoryWorker:
                             publishing = None
                         if publishing is None:
                             await self._acknowledge(consumer)
-                        reading = asyncio.create_task(reader.next())
                         continue
                     await reader.top_up(batch)
-                    reading = asyncio.create_task(reader.next())
-                    committed = await self._apply(batch)
+                    committed = await self._apply(batch, reader.read_on)
                     pass_point("after_commit")
                     if committed.replayed:
                         pass_point("in_recovery")
@@ -190,13 +187,10 @@ class MemoryWorker:
                         await publishing
                     publishing = asyncio.create_task(self._finish(consumer, batch, committed))
             finally:
-                # Dropped, not lost: what was read ahead was not acknowledged.
-                reading.cancel()
+                await reader.drop()
                 if publishing is not None:
                     await publishing
                 await self._acknowledge(consumer)
-                with suppress(asyncio.CancelledError):
-                    await reading
 
     def _reader(self, consumer: AIOKafkaConsumer) -> Reader:
         return Reader(
@@ -244,9 +238,9 @@ class MemoryWorker:
         finally:
             await consumer.stop()
 
-    async def _apply(self, batch: Batch) -> Committed:
+    async def _apply(self, batch: Batch, on_decided: Callable[[], None]) -> Committed:
         return await retry(
-            lambda: self._batches.apply(batch.intake, batch.log_ends),
+            lambda: self._batches.apply(batch.intake, batch.log_ends, on_decided),
             name="postgres",
             health=self._health,
             stop=self._stop,
