@@ -5,6 +5,10 @@ from ssl import SSLContext
 from typing import Any
 
 from topics.catalog import Topic
+from topics.header_names import read_any_header_name
+
+# Here, because every client of ours is made of a connection.
+read_any_header_name()
 
 #: How long a broker may hold back an answer while nothing comes. Apache Kafka answers as soon as something does; the
 #: embedded broker when this is over: at 500 (aiokafka's default) half of all records waited for 130 ms, at 50 for 10.

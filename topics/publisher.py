@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from aiokafka import AIOKafkaProducer
-from aiokafka.errors import KafkaError
+from aiokafka.errors import KafkaError, MessageSizeTooLargeError
 
-from schemas.errors import DependencyDown
+from schemas.errors import DependencyDown, Rejection
 from topics.away import kafka_down
 from topics.catalog import Topic
 from topics.connection import KafkaConnection
@@ -60,7 +60,7 @@ class Publisher:
     async def publish(self, records: Iterable[Record]) -> dict[tuple[str, int], int]:
         """Send and wait for all acknowledgements; return the offset of the last record in each topic and partition.
 
-        Raises `DependencyDown`; sending again is then safe, ids repeat.
+        Raises `DependencyDown`; sending again is then safe, ids repeat. Raises `Rejection` (`too_large`).
         """
         lanes = await self._lanes(records)
         sends = [self._send_lane(topic, partition, lane) for (topic, partition), lane in lanes.items()]
@@ -71,6 +71,11 @@ class Publisher:
             raise DependencyDown("Kafka", self._connection.bootstrap_servers, "no acknowledgement") from error
         offsets: dict[tuple[str, int], int] = {}
         for lane, result in zip(lanes, results, strict=True):
+            if isinstance(result, MessageSizeTooLargeError):
+                # No outage: trying again would never end.
+                raise Rejection(
+                    "too_large", f"a record for {lane[0]} is larger than the broker takes: {result}"
+                ) from result
             if isinstance(result, (KafkaError, OSError)):
                 raise kafka_down(self._connection.bootstrap_servers, result) from result
             if isinstance(result, BaseException):

@@ -7,10 +7,12 @@ import pytest_asyncio
 
 from schemas.envelope import Event
 from schemas.exact_json import JsonObject
-from tests.support.edge import Edge, edge, started
+from tests.support.edge import PARTITIONS, Edge, edge, started
 from tests.support.memory import memory_on
+from tests.support.raw_records import publish_with_a_spoiled_header
 from topics.catalog import Topic
 from topics.codec import encode
+from topics.keys import partition_of
 from topics.records import Headers, Record
 
 #: Four million characters that a message writes as four each.
@@ -148,3 +150,25 @@ async def test_memory_worker_goes_on_after_hostile_records(
         ]
         (conflict,) = await memory.events(Topic.MEMORY_CONFLICTS)
         assert (conflict.data["mergeable"], conflict.data["overlapping_paths"]) == (False, [])
+
+
+async def test_a_header_name_that_is_no_text_stops_nobody(variables: Edge, database: str, topic_prefix: str) -> None:
+    """aiokafka raises at it, at every delivery; the event itself is good."""
+    settings, run = variables.settings, started("run")
+    partition = partition_of(b"run", PARTITIONS)
+    await publish_with_a_spoiled_header(settings.kafka(), Topic.EXECUTION_EVENTS, partition, b"run", encode(run))
+    await variables.start_worker()
+    await variables.publish([said("run", "2", "variables.set", {"variables": {"x": 1}})])
+    await variables.drained()
+
+    store = await variables.store("run")
+    assert store is not None
+    assert store.entries["v/x"] == b"1"
+
+    item: JsonObject = {"scope": "shared", "subject": {"kind": "case", "id": "c"}, "key": "k", "type": "Json"}
+    write = Event(id="write", source="/test", type="memory.write", data={**item, "value": 1})
+    async with memory_on(settings.kafka_bootstrap_servers, database, f"{topic_prefix}memory.") as memory:
+        await publish_with_a_spoiled_header(memory.connection, Topic.MEMORY_COMMANDS, 0, b"k", encode(write))
+        await memory.start_worker()
+        (found,) = await memory.ask(Event(id="read", source="/test", type="memory.read", data=item))
+        assert (found.type, found.data["version"]) == ("memory.found", 1)

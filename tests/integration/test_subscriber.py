@@ -10,6 +10,7 @@ import pytest_asyncio
 
 from schemas.activities import VariablesSet
 from schemas.envelope import Event
+from schemas.errors import Rejection
 from topics.admin import TopicAdmin
 from topics.catalog import CATALOG, Topic
 from topics.codec import encode
@@ -84,6 +85,13 @@ async def test_from_the_beginning_everything_is_read_and_reading_ends(
         found = [number_of(received) async for received in subscriber.until_end()]
 
     assert sorted(found) == [0, 1, 2, 3, 4]
+
+
+async def test_a_record_that_no_broker_takes_is_no_outage(publisher: Publisher) -> None:
+    with pytest.raises(Rejection, match="larger than the broker takes") as refused:
+        await publisher.publish([Record(TOPIC, b"k", b"x" * 6_000_000)])
+
+    assert refused.value.reason == "too_large"
 
 
 async def test_records_that_were_published_together_are_all_read(kafka: KafkaConnection, publisher: Publisher) -> None:
