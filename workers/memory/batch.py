@@ -65,9 +65,9 @@ class MemoryBatches:
         """Apply a batch and return what it committed. May be called again for the same batch after any error.
 
         `log_ends` are the offsets after the newest record of each partition. `on_decided` is called when only
-        PostgreSQL has work left, the longest wait of a batch: the time to begin what is next.
-        Raises `DependencyDown`; `Fenced` when
-        someone else applied records of these partitions, or decided one of these commands, meanwhile.
+        PostgreSQL has work left, the longest wait of a batch: the time to begin what is next. Raises
+        `DependencyDown`; `Fenced` when someone else applied records of these partitions, or decided one of these
+        commands, meanwhile.
         """
         commands = [command for _, command in intake.arrivals]
         addresses = addresses_of(commands)
