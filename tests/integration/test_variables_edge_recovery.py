@@ -28,6 +28,47 @@ FetchConsumer.perform_seek = seek_with_time_to_fetch
 ThrowableQueue.get = get_late
 """
 
+#: A fetch of the changelog that a rebalance overtakes: it is dropped after the recovery has sought its place.
+_OVERTAKEN = """
+from workers.variables.driver import FetchConsumer
+
+overtaken = []
+wait, seek = FetchConsumer._wait_next_records, FetchConsumer.perform_seek
+
+async def wait_and_be_overtaken(self, timeout):
+    records, active = await wait(self, timeout)
+    if records and not overtaken and all(map(self._is_changelog_tp, records)):
+        overtaken.append(True)
+        self.flow_active = False
+        print("overtaken", flush=True)
+    return records, active
+
+async def seek_and_go_on(self):
+    await seek(self)
+    self.flow_active = self.flow_active or bool(overtaken)
+
+FetchConsumer._wait_next_records = wait_and_be_overtaken
+FetchConsumer.perform_seek = seek_and_go_on
+"""
+
+
+async def test_a_fetch_of_a_recovery_that_is_dropped_is_read_again(
+    kafka_bootstrap_servers: str, database: str, topic_prefix: str, tmp_path: Path
+) -> None:
+    async with edge(kafka_bootstrap_servers, database, topic_prefix, tmp_path) as variables:
+        events = [started("run"), *(completed("run", f"step-{number}", value=number) for number in range(5))]
+        await variables.publish(events[:3])
+        first = await variables.start_worker()
+        await variables.drained()
+        await first.kill()
+        await variables.publish(events[3:])
+
+        second = await variables.start_worker(prelude=_OVERTAKEN)
+        await variables.drained()
+
+        assert "overtaken" in second.lines()
+        await assert_whole(variables, events)
+
 
 async def test_a_fetch_that_meets_the_end_of_a_recovery_is_processed(
     kafka_bootstrap_servers: str, database: str, topic_prefix: str, tmp_path: Path

@@ -18,6 +18,7 @@ from aiokafka import AIOKafkaConsumer
 from aiokafka.errors import IllegalStateError, KafkaError
 from aiokafka.structs import ConsumerRecord
 from faust.assignor.partition_assignor import PartitionAssignor
+from faust.tables.manager import TableManager
 from faust.transport.consumer import RecordMap
 from faust.transport.drivers import aiokafka as driver
 from faust.types import TP, ConsumerMessage, Message
@@ -165,8 +166,7 @@ class FetchConsumer(driver.Consumer):
         if not records or self.should_stop:
             return
         if not self.flow_active or self.app.consumer_generation_id != generation_id:
-            # Fetched but not handed on: read again from the committed positions.
-            await self._seek_back()
+            await self._seek_back(records)
             return
         inputs: dict[TP, Records] = {}
         for partition, found in records.items():
@@ -191,11 +191,20 @@ class FetchConsumer(driver.Consumer):
             self._handed = None
         return finished
 
-    async def _seek_back(self) -> None:
+    async def _seek_back(self, dropped: RecordMap) -> None:
+        """Let what was fetched and is not handed on be read again: inputs from the committed positions.
+
+        A changelog has none. A recovery that began meanwhile sought its place before this fetch took the records: it
+        would wait for them for ever.
+        """
+        applied = cast("TableManager", self.app.tables).recovery.active_offsets
         try:
             await self.perform_seek()
+            for tp in (TP(partition.topic, partition.partition) for partition in dropped):
+                if self._is_changelog_tp(tp) and tp in self.assignment():
+                    await self.seek(tp, max(0, applied.get(tp, 0)))
         except (KafkaError, IllegalStateError) as error:
-            # The rebalance that is under way ends with this seek too.
+            # The rebalance that is under way ends with these seeks too.
             self.log.warning("Seeking to the committed positions failed: %r", error)
 
     async def _add_gap(self, tp: TP, offset_from: int, offset_to: int) -> None:
