@@ -92,6 +92,8 @@ class History:
     applied: dict[tuple[str, Topic, int], int] = field(default_factory=dict)
     committed: dict[tuple[str, Topic, int], int] = field(default_factory=dict)
     log_ends: dict[tuple[Topic, int], int] = field(default_factory=dict)
+    #: When the rows were read, in seconds: what had expired by then may be gone.
+    looked_at: float = 0.0
 
     def log(self, topic: Topic) -> list[ReceivedRecord]:
         """Return the records of a topic."""

@@ -38,7 +38,7 @@ def check_items(history: History, answered: Sequence[Answered], seen: Iterable[S
     rows = stored_rows(history)
     previous = previous_versions(history)
     for address in by_address.keys() | looks.keys():
-        item = _Item(address, by_address[address], looks[address], previous, verdict)
+        item = _Item(address, by_address[address], looks[address], previous, verdict, until=history.looked_at)
         item.check(rows.get(address, Stored(None, ())))
     verdict.counts["items"] += len(by_address)
     return verdict
@@ -67,6 +67,8 @@ class _Item:
         seen: Sequence[Seen],
         previous: Mapping[str, int],
         verdict: Verdict,
+        *,
+        until: float,
     ) -> None:
         self._address = address
         self._answered = answered
@@ -77,7 +79,8 @@ class _Item:
         #: Values of versions as canonical JSON; that of a merge is unknown until somebody reads it.
         self._values: dict[int, bytes] = {}
         self._removed = 0
-        self._end = max((each.returned for each in (*answered, *seen)), default=0.0)
+        #: When the rows were read, or later: what had expired by then may be gone.
+        self._end = max((until, *(each.returned for each in (*answered, *seen))))
 
     def check(self, stored: Stored) -> None:
         if not self._collect_chain():

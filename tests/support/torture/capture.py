@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from time import time
 from typing import NamedTuple
 
 import asyncpg
@@ -67,6 +68,7 @@ async def capture(connection: KafkaConnection, dsn: str, partitions: int, histor
         history.revisions = [RevisionRow(*row) for row in await session.fetch(QUERIES["revisions"])]
         for group, topic, partition, offset in await session.fetch(QUERIES["positions"]):
             history.applied[group.removeprefix(connection.prefix), Topic(topic), partition] = offset
+        history.looked_at = time()
     finally:
         await session.close(timeout=10)
     return history
