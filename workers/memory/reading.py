@@ -94,9 +94,8 @@ class Reader:
         """Wait a little for records and understand them; None when none came. Raises `Stopping`."""
         self.read_on()
         assert self._ahead is not None, "it was begun"
-        batch = await self._ahead
-        self._ahead = None
-        return batch
+        ahead, self._ahead = self._ahead, None
+        return await ahead
 
     async def drop(self) -> None:
         """Drop what was read ahead: it is not lost, since it was not acknowledged."""

@@ -187,10 +187,12 @@ class MemoryWorker:
                         await publishing
                     publishing = asyncio.create_task(self._finish(consumer, batch, committed))
             finally:
-                await reader.drop()
-                if publishing is not None:
-                    await publishing
-                await self._acknowledge(consumer)
+                try:
+                    if publishing is not None:
+                        await publishing
+                    await self._acknowledge(consumer)
+                finally:
+                    await reader.drop()
 
     def _reader(self, consumer: AIOKafkaConsumer) -> Reader:
         return Reader(
