@@ -16,6 +16,8 @@ from topics.log_ends import log_ends
 #: First kept offset and the one after the last, by topic and partition.
 Extents: TypeAlias = Mapping[tuple[Topic, int], tuple[int, int]]
 _REQUEST_TIMEOUT_MS = 15_000
+_POLLS = 4
+_POLL_MS = 500
 _COORDINATOR_ATTEMPTS = 20
 _COORDINATOR_PAUSE_S = 0.25
 
@@ -68,3 +70,32 @@ async def extents(connection: KafkaConnection, topics: Sequence[Topic]) -> Exten
         (connection.logical(partition.topic), partition.partition): (first[partition], ends[partition])
         for partition in partitions
     }
+
+
+async def first_record(
+    connection: KafkaConnection, positions: Mapping[tuple[Topic, int], int]
+) -> tuple[tuple[Topic, int], int] | None:
+    """Return topic, partition and offset of a record at or after `positions`; None where there is none.
+
+    Raises `DependencyDown`.
+    """
+    partitions = {
+        TopicPartition(connection.wire_name(topic), number): position for (topic, number), position in positions.items()
+    }
+    consumer = AIOKafkaConsumer(
+        **connection.client_options("tally-first"), enable_auto_commit=False, request_timeout_ms=_REQUEST_TIMEOUT_MS
+    )
+    try:
+        consumer.assign(list(partitions))
+        await consumer.start()
+        for partition, position in partitions.items():
+            consumer.seek(partition, position)
+        for _ in range(_POLLS):
+            for partition, records in (await consumer.getmany(timeout_ms=_POLL_MS, max_records=1)).items():
+                if records:
+                    return (connection.logical(partition.topic), partition.partition), records[0].offset
+    except (KafkaError, OSError) as error:
+        raise kafka_down(connection.bootstrap_servers, error) from error
+    finally:
+        await consumer.stop()
+    return None

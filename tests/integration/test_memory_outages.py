@@ -2,16 +2,15 @@
 
 import asyncio
 import contextlib
-import socket
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Self
 from urllib.parse import urlsplit, urlunsplit
 
-import aiohttp
 import pytest_asyncio
 
 from tests.support.memory import Memory, command, memory_on, until
+from tests.support.ports import free_port, readiness
 from workers.embedded.kafka import EmbeddedKafka
 
 
@@ -22,7 +21,7 @@ class Door:
         self._target = host, port
         self._server: asyncio.Server | None = None
         self._passages: set[asyncio.Task[None]] = set()
-        self.port = _free_port()
+        self.port = free_port()
 
     async def __aenter__(self) -> Self:
         await self.open()
@@ -70,13 +69,6 @@ async def _pump(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> Non
     sink.close()
 
 
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
 @pytest_asyncio.fixture
 async def memory(kafka_bootstrap_servers: str, database: str, topic_prefix: str) -> AsyncIterator[Memory]:
     async with memory_on(kafka_bootstrap_servers, database, topic_prefix) as memory:
@@ -87,7 +79,7 @@ async def test_while_postgresql_is_away_the_worker_is_not_ready_and_afterwards_n
     parts = urlsplit(memory.dsn)
     async with Door(parts.hostname or "", parts.port or 5432) as door:
         through = urlunsplit(parts._replace(netloc=f"{parts.username}:{parts.password}@127.0.0.1:{door.port}"))
-        health_port = _free_port()
+        health_port = free_port()
         process = await memory.start_worker(
             postgres_dsn=through, health_host="127.0.0.1", health_port=health_port, batch_size=20
         )
@@ -108,11 +100,7 @@ async def test_while_postgresql_is_away_the_worker_is_not_ready_and_afterwards_n
 
 
 async def _ready(port: int, status: int) -> bool | None:
-    async with aiohttp.ClientSession() as session:
-        with contextlib.suppress(aiohttp.ClientError):
-            async with session.get(f"http://127.0.0.1:{port}/readyz") as answer:
-                return True if answer.status == status else None
-    return None
+    return True if (await readiness(port))[0] == status else None
 
 
 async def test_an_idle_worker_notices_that_kafka_is_away(database: str, topic_prefix: str, tmp_path: Path) -> None:
@@ -120,7 +108,7 @@ async def test_an_idle_worker_notices_that_kafka_is_away(database: str, topic_pr
         EmbeddedKafka(tmp_path, port=None) as broker,
         memory_on(broker.bootstrap_servers, database, topic_prefix) as memory,
     ):
-        health_port = _free_port()
+        health_port = free_port()
         process = await memory.start_worker(health_host="127.0.0.1", health_port=health_port)
         await until(lambda: _ready(health_port, 200))
 

@@ -61,6 +61,74 @@ async def test_a_session_plans_each_call_and_commits_to_disk(database: str) -> N
         assert await connection.fetchval("SHOW application_name") == "test"
 
 
+async def test_what_an_account_has_for_people_does_not_bind_workers(database: str) -> None:
+    foreign = {
+        "synchronous_commit": "off",
+        "default_transaction_isolation": "repeatable read",
+        "statement_timeout": "1ms",
+        "lock_timeout": "1ms",
+        "idle_session_timeout": "1ms",
+        "idle_in_transaction_session_timeout": "0",
+    }
+    await set_for_all(database, foreign)
+
+    async with open_database(database) as opened, opened.transaction() as connection:
+        found = {name: await connection.fetchval(f"SHOW {name}") for name in foreign}
+
+    assert found == {
+        "synchronous_commit": "on",
+        "default_transaction_isolation": "read committed",
+        "statement_timeout": "0",
+        "lock_timeout": "0",
+        "idle_session_timeout": "0",
+        # Else a worker whose machine vanished would keep its locks for hours.
+        "idle_in_transaction_session_timeout": "30s",
+    }
+
+
+async def set_for_all(dsn: str, settings: dict[str, str]) -> None:
+    connection = await asyncpg.connect(dsn)
+    try:
+        name = await connection.fetchval("SELECT current_database()")
+        for setting, value in settings.items():
+            await connection.execute(f"ALTER DATABASE {name} SET {setting} = '{value}'")
+    finally:
+        await connection.close()
+
+
+async def test_a_session_that_was_ended_for_its_idleness_is_an_outage_and_the_next_works(database: str) -> None:
+    impatient = {"idle_in_transaction_session_timeout": "50ms"}
+    async with Database(SecretStr(database), pool_size=1, application_name="test", session=impatient) as opened:
+        with pytest.raises(DependencyDown):  # noqa: PT012 - the block is what is tested
+            async with opened.transaction() as connection:
+                await asyncio.sleep(0.5)
+                await connection.fetchval("SELECT 1")
+        async with opened.transaction() as connection:
+            assert await connection.fetchval("SELECT 1") == 1
+
+
+async def test_prepared_statements_that_a_pooler_loses_cost_a_session(database: str) -> None:
+    async with Database(SecretStr(database), pool_size=1, application_name="test") as opened:
+        with pytest.raises(DependencyDown, match="let its pooler lend whole sessions"):  # noqa: PT012
+            async with opened.session() as connection:
+                await connection.fetchval("SELECT 1")
+                await connection.execute("DEALLOCATE ALL")
+                await connection.fetchval("SELECT 1")
+        async with opened.session() as connection:
+            assert await connection.fetchval("SELECT 1") == 1
+
+
+async def test_a_database_that_cannot_hold_every_text_is_refused(postgres_dsn: str) -> None:
+    connection = await asyncpg.connect(postgres_dsn)
+    try:
+        await connection.execute("CREATE DATABASE test_latin1 ENCODING 'LATIN1' LOCALE 'C' TEMPLATE template0")
+        with pytest.raises(UsageError, match="encoding is LATIN1"):
+            await migrate(SecretStr(stack.with_database(postgres_dsn, "test_latin1")))
+    finally:
+        await connection.execute("DROP DATABASE IF EXISTS test_latin1")
+        await connection.close()
+
+
 async def test_a_block_that_raises_is_rolled_back(database: str) -> None:
     async with open_database(database) as opened:
         with pytest.raises(KeyError):  # noqa: PT012 - the block is what is tested

@@ -1,7 +1,6 @@
 """What is down is waited for, in place; nothing is lost, and readiness says so."""
 
 import asyncio
-import socket
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -9,6 +8,7 @@ import aiohttp
 import pytest_asyncio
 
 from tests.support.edge import Edge, assert_whole, completed, edge, event, outcome, started
+from tests.support.ports import free_port, readiness
 from topics.catalog import Topic
 
 
@@ -18,23 +18,6 @@ async def variables(
 ) -> AsyncIterator[Edge]:
     async with edge(kafka_bootstrap_servers, database, topic_prefix, tmp_path) as found:
         yield found
-
-
-def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port: int = listener.getsockname()[1]
-        return port
-
-
-async def readiness(port: int) -> tuple[int, str]:
-    async with asyncio.timeout(30), aiohttp.ClientSession() as session:
-        while True:
-            try:
-                async with session.get(f"http://127.0.0.1:{port}/readyz") as answer:
-                    return answer.status, await answer.text()
-            except aiohttp.ClientConnectionError:
-                await asyncio.sleep(0.1)
 
 
 async def until_ready(port: int) -> None:

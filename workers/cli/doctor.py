@@ -1,15 +1,16 @@
 """`tally doctor`: is all well? What is down, what is missing, who lags, and what to do."""
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypeAlias
 
 import typer
 from rich.text import Text
 
 from schemas.errors import DependencyDown
 from topics.catalog import CATALOG, Topic
-from topics.groups import extents, members
+from topics.groups import extents, first_record, members
 from workers.cli.app import ExitCode, app, run
 from workers.cli.database import reading
 from workers.cli.options import Json
@@ -17,6 +18,7 @@ from workers.cli.output import complain, console, show_json
 from workers.cli.topics_commands import check_topics
 from workers.runtime.migrations import missing_migrations
 from workers.runtime.positions import applied_positions
+from workers.runtime.server import HeldUp, ServerState, held_up, server_state
 from workers.settings import Settings, read_settings
 
 #: What each worker reads, by its name; its consumer group is the prefix and the name.
@@ -24,6 +26,10 @@ _INPUTS: Mapping[str, tuple[Topic, ...]] = {
     "variables": (Topic.EXECUTION_EVENTS, Topic.ACTIVITY_OUTPUTS, Topic.MEMORY_RESULTS),
     "memory": (Topic.MEMORY_COMMANDS,),
 }
+Lane: TypeAlias = tuple[Topic, int]
+#: Longer than a worker that is well takes for its next batch.
+_PATIENCE_S = 5.0
+_PAUSE_S = 0.25
 _STYLES = {"ok": "green", "note": "yellow", "down": "bold red"}
 
 
@@ -96,11 +102,35 @@ async def _kafka(settings: Settings) -> list[Diagnosis]:
 
 async def _postgres(settings: Settings) -> list[Diagnosis]:
     async with reading(settings) as connection:
-        missing = await missing_migrations(connection)
-    found = [Diagnosis("postgresql", "ok", "answers")]
+        state = await server_state(connection)
+        held = await held_up(connection, [f"tally-{worker}" for worker in _INPUTS])
+        # Last: whoever holds up the workers may hold up this too.
+        missing = [] if held else await missing_migrations(connection)
+    found = [_server(state, held)]
+    if not state.durable:
+        found.append(
+            Diagnosis(
+                "postgresql", "note", "may lose what was committed and published", "set fsync=on, full_page_writes=on"
+            )
+        )
     if missing:
         return [*found, Diagnosis("schema", "down", f"lacks {', '.join(missing)}", "run `tally migrate`")]
     return [*found, Diagnosis("schema", "ok", "is up to date")]
+
+
+def _server(state: ServerState, held: HeldUp | None) -> Diagnosis:
+    if state.standby:
+        return Diagnosis("postgresql", "down", "is a standby", "point TALLY_POSTGRES_DSN to the primary")
+    if state.read_only:
+        return Diagnosis("postgresql", "down", "is read-only", "set default_transaction_read_only=off, and reconnect")
+    if held:
+        return Diagnosis(
+            "postgresql",
+            "down",
+            f"session {held.holder} ({held.holder_name}) has held up {held.worker} for {held.seconds} s",
+            f"wait for its end, or end it: SELECT pg_terminate_backend({held.holder})",
+        )
+    return Diagnosis("postgresql", "ok", "answers")
 
 
 async def _dead_letters(settings: Settings) -> list[Diagnosis]:
@@ -117,13 +147,49 @@ async def _worker(settings: Settings, name: str, inputs: Sequence[Topic]) -> lis
     try:
         count = (await members(settings.kafka(), [group]))[group]
         kept = await extents(settings.kafka(), inputs)
-        async with reading(settings) as connection:
-            applied = await applied_positions(connection, group)
+        applied = await _applied(settings, group)
+        # A position beyond the end is of an earlier topic: nothing of this one is applied yet.
+        waiting = {
+            lane: position
+            for lane, (first, end) in kept.items()
+            if (position := max(first, min(applied.get(lane, 0), end))) < end
+        }
+        backlog = sum(kept[lane][1] - position for lane, position in waiting.items())
+        stuck = await _stuck_at(settings, group, applied, waiting) if count and waiting else None
     except DependencyDown as down:
         return [Diagnosis(f"worker {name}", "down", str(down))]
-    # A position beyond the end is of an earlier topic: nothing of this one is applied yet.
-    backlog = sum(end - max(first, min(applied.get(lane, 0), end)) for lane, (first, end) in kept.items())
-    waiting = f", {backlog} records wait" if backlog else ", nothing waits"
+    left = f"{backlog} records wait" if backlog else "nothing waits"
     if count == 0:
-        return [Diagnosis(f"worker {name}", "down", f"does not run{waiting}", f"start `tally worker {name}`")]
-    return [Diagnosis(f"worker {name}", "ok", f"{count} in its group{waiting}")]
+        return [Diagnosis(f"worker {name}", "down", f"does not run, {left}", f"start `tally worker {name}`")]
+    if stuck is not None:
+        (topic, partition), offset = stuck
+        where = f"{topic.value}, partition {partition}, offset {offset}"
+        return [
+            Diagnosis(
+                f"worker {name}",
+                "down",
+                f"{count} in its group, {left}, and it does not get on ({where})",
+                "its log and its /readyz say why",
+            )
+        ]
+    return [Diagnosis(f"worker {name}", "ok", f"{count} in its group, {left}")]
+
+
+async def _applied(settings: Settings, group: str) -> Mapping[Lane, int]:
+    async with reading(settings) as connection:
+        return await applied_positions(connection, group)
+
+
+async def _stuck_at(
+    settings: Settings, group: str, applied: Mapping[Lane, int], waiting: Mapping[Lane, int]
+) -> tuple[Lane, int] | None:
+    """Return the first record that waits, where a worker applies nothing for as long as we look."""
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + _PATIENCE_S
+    # What waits may be nothing that is ever applied: the markers of other producers' transactions.
+    record = await first_record(settings.kafka(), waiting)
+    while record is not None and loop.time() < deadline:
+        await asyncio.sleep(_PAUSE_S)
+        if await _applied(settings, group) != applied:
+            return None
+    return record

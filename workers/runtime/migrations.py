@@ -10,12 +10,15 @@ import asyncpg
 from pydantic import SecretStr
 
 from schemas.errors import UsageError
-from workers.runtime.postgres import Connection, down
+from workers.runtime.postgres import Connection
+from workers.runtime.postgres_errors import AWAY, down
 from workers.runtime.queries import load_queries
 
 _QUERIES = load_queries(__file__, "migrations.sql")
 _FILE_NAME = re.compile(r"\d{4}_[a-z0-9_]+\.sql")
 _CONNECT_TIMEOUT_S = 10.0
+#: Names and messages are of any script; SQL_ASCII keeps bytes as they come.
+_ENCODINGS = ("UTF8", "SQL_ASCII")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,17 +48,26 @@ def _read(path: Path) -> Migration:
 async def migrate(dsn: SecretStr) -> list[str]:
     """Apply what is missing, under a lock so that two callers do not meet; return the names that were applied.
 
-    Raises `DependencyDown`, and `UsageError` when an applied migration differs from its file.
+    Raises `DependencyDown`, and `UsageError` when an applied migration differs from its file, or when the database
+    cannot hold every text: a worker could not go past the first that it refuses.
     """
     try:
         connection = await asyncpg.connect(dsn.get_secret_value(), timeout=_CONNECT_TIMEOUT_S)
     except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
         raise down(dsn, error) from error
     try:
+        encoding = await connection.fetchval(_QUERIES["database_encoding"])
+        if encoding not in _ENCODINGS:
+            raise UsageError(
+                f"the database's encoding is {encoding}, which cannot hold every text; "
+                "create it with ENCODING 'UTF8' TEMPLATE template0"
+            )
         await connection.execute(_QUERIES["lock_migrations"])
         await connection.execute(_QUERIES["create_schema_migrations"])
         applied = {row["name"]: row["checksum"] for row in await connection.fetch(_QUERIES["applied_migrations"])}
         return [m.name for m in migration_files() if await _apply(connection, m, applied.get(m.name))]
+    except AWAY as error:
+        raise down(dsn, error) from error
     finally:
         await connection.close()
 

@@ -2,6 +2,10 @@
 -- One migrator at a time; the number is "tally" in ASCII. Released when the session ends.
 SELECT pg_advisory_lock(499847097465);
 
+-- name: database_encoding
+-- What the database can hold.
+SHOW server_encoding;
+
 -- name: create_schema_migrations
 -- The record of what was applied.
 CREATE TABLE IF NOT EXISTS schema_migrations (

@@ -9,7 +9,8 @@ import asyncpg
 from asyncpg.pool import PoolConnectionProxy
 from pydantic import SecretStr
 
-from schemas.errors import DependencyDown, Fenced
+from schemas.errors import Fenced
+from workers.runtime.postgres_errors import AWAY, RACES, STATEMENTS_LOST, describe, down
 from workers.settings import Settings
 
 if TYPE_CHECKING:
@@ -27,42 +28,20 @@ _SESSION = {
     "plan_cache_mode": "force_custom_plan",
     # What was published is never undone by a crash of the database.
     "synchronous_commit": "on",
+    # The look-up after a lock must see what the lock waited for.
+    "default_transaction_isolation": "read committed",
+    # A worker whose machine vanished in mid-batch must not keep its locks until TCP gives up, which takes hours.
+    # No decision between two statements takes that long.
+    "idle_in_transaction_session_timeout": "30s",
+    # Guards that an account has for people are none for workers, which bring their own: each statement has a time-out.
+    "statement_timeout": "0",
+    "lock_timeout": "0",
+    "idle_session_timeout": "0",
 }
 
 #: For workers, whose every statement finds its rows by key. The planner reads small tables whole instead, for each
 #: batch, and goes on while they grow: at 20,000 rows that is three times the work, at a million it stops the worker.
 BY_KEY: Mapping[str, str] = {"enable_seqscan": "off", "enable_hashjoin": "off", "enable_mergejoin": "off"}
-
-#: The server or the way to it is away, or it cannot write now: the same statement works later.
-_AWAY = (
-    OSError,
-    TimeoutError,
-    asyncpg.PostgresConnectionError,
-    asyncpg.OperatorInterventionError,
-    asyncpg.InsufficientResourcesError,
-    asyncpg.InvalidAuthorizationSpecificationError,
-    asyncpg.InvalidCatalogNameError,
-    asyncpg.ReadOnlySQLTransactionError,
-    asyncpg.PostgresSystemError,
-    # What a session that broke in mid-statement answers when it is given back ("another operation is in progress").
-    asyncpg.InternalClientError,
-)
-#: Another transaction was faster: roll back, look up again, decide again.
-_RACES = (
-    asyncpg.TransactionRollbackError,
-    asyncpg.UniqueViolationError,
-    asyncpg.LockNotAvailableError,
-    asyncpg.InvalidCachedStatementError,
-)
-
-
-class LoginRefused(DependencyDown):
-    """The server answers, but not to this user: another DSN is needed."""
-
-    def __init__(self, where: str, cause: str) -> None:
-        super().__init__("PostgreSQL", where, cause)
-        refused = f"PostgreSQL at {where} refuses the user or password ({cause})"
-        self.args = (f"{refused}; set TALLY_POSTGRES_DSN as `tally up` printed it, or to your own server's account",)
 
 
 class Database:
@@ -107,8 +86,9 @@ class Database:
                 reset=_as_it_is,
                 server_settings={**self._session, "application_name": self._application_name},
             )
-        except (*_AWAY, asyncpg.InterfaceError) as error:
-            raise self._down(error) from error
+        except (*AWAY, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+            # Whatever a server says before the first statement is a refusal.
+            raise down(self._dsn, error) from error
 
     async def close(self) -> None:
         """Give the sessions back; what still runs is rolled back by the server."""
@@ -140,28 +120,27 @@ class Database:
         if self._pool is None:
             raise RuntimeError("the database is not open; enter it with `async with`")
         try:
-            async with self._pool.acquire(timeout=_CONNECT_TIMEOUT_S) as connection:
-                try:
-                    yield connection
-                except asyncpg.InterfaceError as error:
-                    # asyncpg reports the use of a session that the server has closed as a mistake of the caller.
-                    if not _is_lost(connection):
-                        raise
-                    raise self._down(error) from error
-        except _AWAY as error:
-            raise self._down(error) from error
-        except _RACES as error:
+            connection = await self._pool.acquire(timeout=_CONNECT_TIMEOUT_S)
+        except (*AWAY, asyncpg.PostgresError) as error:
+            raise down(self._dsn, error) from error
+        try:
+            try:
+                yield connection
+            except asyncpg.InterfaceError as error:
+                # asyncpg reports the use of a session that the server has closed as a mistake of the caller.
+                if not _is_lost(connection):
+                    raise
+                raise down(self._dsn, error) from error
+            except STATEMENTS_LOST as error:
+                # The session's own list of statements is wrong from now on.
+                connection.terminate()
+                raise down(self._dsn, error) from error
+            finally:
+                await self._pool.release(connection)
+        except AWAY as error:
+            raise down(self._dsn, error) from error
+        except RACES as error:
             raise Fenced(f"another transaction was faster ({describe(error)}); look up again") from error
-
-    def _down(self, error: BaseException) -> DependencyDown:
-        return down(self._dsn, error)
-
-
-def down(dsn: SecretStr, error: BaseException) -> DependencyDown:
-    """Return what `error` says about the server of a DSN, and what to do."""
-    if isinstance(error, asyncpg.InvalidAuthorizationSpecificationError):
-        return LoginRefused(where(dsn), describe(error))
-    return DependencyDown("PostgreSQL", where(dsn), describe(error))
 
 
 async def _as_it_is(_: "asyncpg.Connection[asyncpg.Record]") -> None:
@@ -174,16 +153,3 @@ def _is_lost(connection: Connection) -> bool:
         return connection.is_closed()
     except asyncpg.InterfaceError:
         return True
-
-
-def where(dsn: SecretStr) -> str:
-    """Return host, port and database of a DSN: what a person may see of it."""
-    text = dsn.get_secret_value()
-    return text.rsplit("@", 1)[-1].removeprefix("postgresql://").removeprefix("postgres://").split("?", 1)[0]
-
-
-def describe(error: BaseException) -> str:
-    """Return one line about `error`; some of asyncpg's and asyncio's errors have no text, some list sockets."""
-    if isinstance(error, ConnectionRefusedError):
-        return "connection refused"
-    return " ".join(str(error).split()) or type(error).__name__

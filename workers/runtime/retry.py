@@ -2,8 +2,8 @@
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import TypeVar
 
 from schemas.errors import DependencyDown, TallyError
@@ -14,6 +14,8 @@ _FIRST_PAUSE_S = 0.02
 _LONGEST_PAUSE_S = 5.0
 #: Races with other workers are daily business; so many in a row are something to look at.
 _RACES_BEFORE_RED = 5
+#: An attempt may take longer, where somebody holds a lock or a broker has stopped without a word: not unseen.
+_PATIENCE_S = 10.0
 
 Result = TypeVar("Result")
 
@@ -31,16 +33,19 @@ async def retry(
     health: Health,
     stop: asyncio.Event,
     jitter: Callable[[], float] = random.random,
+    patience_s: float | None = _PATIENCE_S,
 ) -> Result:
     """Run `action` until it succeeds, through every retriable error, with growing pauses in between.
 
-    The check `name` of `health` is red while a dependency is down. `jitter` gives 0 to 1: workers that failed
+    The check `name` of `health` is red while a dependency is down, and from `patience_s` on while an attempt lasts
+    (None: it may last). `jitter` gives 0 to 1: workers that failed
     together do not return together. Raises `Stopping` when `stop` is set before success; other errors pass through.
     """
     attempt = 0
     while True:
         try:
-            result = await action()
+            with _watched(health, name, patience_s):
+                result = await action()
         except TallyError as error:
             if not error.retriable:
                 raise
@@ -56,6 +61,27 @@ async def retry(
         else:
             health.green(name)
             return result
+
+
+@contextmanager
+def _watched(health: Health, name: str, patience_s: float | None) -> Iterator[None]:
+    """Turn the check `name` red when the block takes longer than `patience_s`, whatever others find meanwhile."""
+    if patience_s is None:
+        yield
+        return
+    loop = asyncio.get_running_loop()
+    watch: asyncio.TimerHandle
+
+    def look() -> None:
+        nonlocal watch
+        health.red(name, f"no end of what was begun more than {patience_s:g} s ago")
+        watch = loop.call_later(patience_s, look)
+
+    watch = loop.call_later(patience_s, look)
+    try:
+        yield
+    finally:
+        watch.cancel()
 
 
 def pause_s(attempt: int, jitter: float) -> float:

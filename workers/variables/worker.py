@@ -73,7 +73,7 @@ async def _work(settings: Settings, stop: asyncio.Event, health: Health, stack: 
         await _Session(settings, database, publisher, rules, health, stop).run()
 
     # A session ends with `stop` or with a broker that is away for longer than its clients bear: then another one.
-    await retry(consume, name="kafka", health=health, stop=stop)
+    await retry(consume, name="kafka", health=health, stop=stop, patience_s=None)
 
 
 class _Session:

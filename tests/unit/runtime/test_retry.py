@@ -86,3 +86,20 @@ async def test_a_stop_ends_the_waiting_and_does_not_claim_success() -> None:
 def test_pauses_grow_and_stay_bounded(attempt: int, jitter: float) -> None:
     assert 0.01 <= pause_s(attempt, jitter) <= 5.0
     assert pause_s(attempt + 1, jitter) >= pause_s(attempt, jitter)
+
+
+async def test_an_attempt_that_does_not_end_is_not_unseen() -> None:
+    health = Health("worker", ("database",))
+    health.green("database")
+    reasons: list[str] = []
+
+    async def hang() -> str:
+        while health.ready:
+            await asyncio.sleep(0.01)
+        reasons.append(health.checks["database"].reason)
+        return "done"
+
+    assert await retry(hang, name="database", health=health, stop=asyncio.Event(), patience_s=0.02) == "done"
+
+    assert reasons == ["no end of what was begun more than 0.02 s ago"]
+    assert health.ready
