@@ -17,6 +17,7 @@ from schemas.errors import DependencyDown, UsageError
 from topics.away import kafka_down
 from topics.catalog import CATALOG, DAY_MS, MAX_MESSAGE_BYTES, Topic, TopicSpec
 from topics.connection import KafkaConnection
+from topics.reach import why_down
 
 _REQUEST_TIMEOUT_MS = 15_000
 _ALREADY_EXISTS = 36
@@ -192,7 +193,7 @@ class TopicAdmin:
             await self._admin.start()
         except (KafkaError, OSError) as error:
             await self._admin.close()
-            raise self._down(error) from error
+            raise await why_down(self._connection, error) from error
         return self
 
     async def __aexit__(

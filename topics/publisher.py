@@ -13,6 +13,7 @@ from topics.away import kafka_down
 from topics.catalog import Topic
 from topics.connection import KafkaConnection
 from topics.keys import partition_of
+from topics.reach import why_down
 from topics.records import Headers, Record
 
 _ACK_TIMEOUT_S = 60.0
@@ -39,7 +40,7 @@ class Publisher:
             await self._producer.start()
         except (KafkaError, OSError) as error:
             await self._producer.stop()
-            raise kafka_down(self._connection.bootstrap_servers, error) from error
+            raise await why_down(self._connection, error) from error
 
     async def stop(self) -> None:
         """Disconnect."""

@@ -20,6 +20,7 @@ from topics.catalog import Topic
 from topics.codec import decode
 from topics.connection import FETCH_WAIT_MS, KafkaConnection
 from topics.log_ends import log_ends
+from topics.reach import why_down
 from topics.records import ReceivedRecord
 
 #: Where a subscription begins: with what was published first, with what comes from now on, with the first record of
@@ -123,7 +124,7 @@ class Subscriber:
             raise UsageError(f"not all of {names} exist; run `tally topics create`") from error
         except (KafkaError, OSError) as error:
             await self._consumer.stop()
-            raise self._down(error) from error
+            raise await why_down(self._connection, error) from error
         return self
 
     async def __aexit__(
