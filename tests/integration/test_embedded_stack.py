@@ -15,7 +15,7 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 
 from tests.support.stack import REPOSITORY
 from workers.embedded import accounts, kafka, postgres
-from workers.embedded.errors import BinaryMissing, DirectoryUnusable
+from workers.embedded.errors import BinaryMissing, DirectoryUnusable, StartFailed
 from workers.embedded.kafka import EmbeddedKafka
 from workers.embedded.postgres import EmbeddedPostgres
 from workers.embedded.stack import EmbeddedStack, TemporaryHome
@@ -151,6 +151,17 @@ async def test_both_servers_die_with_the_process_that_started_them(death: signal
     async with asyncio.timeout(20):
         while any(map(_answers, ports)):
             await asyncio.sleep(0.05)
+
+
+async def test_a_server_that_ends_by_itself_is_told_with_its_log(home: Path):
+    async with EmbeddedStack(home, kafka_port=None, postgres_port=None) as stack:
+        connection = await asyncpg.connect(stack.postgres_dsn)
+        server = await connection.fetchval("SELECT split_part(pg_read_file('postmaster.pid'), E'\\n', 1)::integer")
+        await connection.close()
+        os.kill(server, signal.SIGKILL)
+
+        with pytest.raises(StartFailed, match=r"PostgreSQL ended with code -9; the end of .*postgres\.log"):
+            await asyncio.wait_for(stack.ended(), 20)
 
 
 async def test_cancelling_a_start_leaves_no_process(home: Path):

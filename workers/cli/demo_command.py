@@ -49,7 +49,7 @@ async def _demo() -> None:
 
     progress("starting a broker, PostgreSQL and the workers")
     async with local_stack(list(WORKERS), progress) as local:
-        await local.unless_a_worker_ends(_play_both(local.settings, progress))
+        await local.unless_a_part_ends(_play_both(local.settings, progress))
         progress("stopping everything")
     progress("nothing is left running")
     say("")

@@ -28,26 +28,31 @@ _SESSION_TIMEOUT_S = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Local:
-    """A running stack: how to reach it, where its workers write, and the workers."""
+    """A running stack: how to reach it, its servers, where its workers write, and the workers."""
 
     settings: Settings
+    servers: EmbeddedStack
     logs: Path
     workers: WorkerProcesses
 
-    async def unless_a_worker_ends(self, work: Coroutine[Any, Any, None]) -> None:
-        """Do `work`. Raises `StartFailed`, with the end of its log, when a worker ends meanwhile."""
-        doing = asyncio.create_task(work)
-        ended = asyncio.create_task(self.workers.first_to_end())
+    async def unless_a_part_ends(self, work: Coroutine[Any, Any, None]) -> None:
+        """Do `work`. Raises `StartFailed`, with the end of its log, when a worker or a server ends meanwhile."""
+        tasks = [asyncio.create_task(each) for each in (work, self._worker_ended(), self.servers.ended())]
         try:
-            await asyncio.wait([doing, ended], return_when=asyncio.FIRST_COMPLETED)
-            if not doing.done():
-                process = ended.result()
-                raise StartFailed(f"the worker {process.name}", f"ended with code {await process.wait()}", process.log)
-            doing.result()
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            # A worker that ends when its server does is not what went wrong first.
+            for task in (tasks[0], tasks[2], tasks[1]):
+                if task in done:
+                    task.result()
+                    return
         finally:
-            for task in (doing, ended):
+            for task in tasks:
                 task.cancel()
-            await asyncio.gather(doing, ended, return_exceptions=True)
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _worker_ended(self) -> None:
+        process = await self.workers.first_to_end()
+        raise StartFailed(f"the worker {process.name}", f"ended with code {await process.wait()}", process.log)
 
 
 @asynccontextmanager
@@ -78,7 +83,7 @@ async def local_stack(
             health = {name: next(ports.candidates(None)) for name in names}
             commands = {name: ("worker", name, "--health-port", str(port)) for name, port in health.items()}
             async with WorkerProcesses(commands, _environment(settings), logs) as workers:
-                local = Local(settings, logs, workers)
+                local = Local(settings, stack, logs, workers)
                 await _until_ready(local, health)
                 on_progress(f"the workers are ready: {', '.join(names)}")
                 yield local
@@ -123,7 +128,7 @@ async def _until_ready(local: Local, health: Mapping[str, int]) -> None:
     """Wait until every worker says that it is ready. Raises `StartFailed` with the log of one that is not."""
     try:
         async with asyncio.timeout(_READY_TIMEOUT_S):
-            await local.unless_a_worker_ends(_all_ready(health.values()))
+            await local.unless_a_part_ends(_all_ready(health.values()))
     except TimeoutError as error:
         name = next(iter(health))
         raise StartFailed(

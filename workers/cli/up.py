@@ -49,7 +49,7 @@ async def _run_everything(data: Path | None) -> None:
     """Start everything and go on until this is cancelled, be it in the middle of the start."""
     async with local_stack(list(WORKERS), complain, data=data, preferred_ports=True) as local:
         _show_how_to_reach(local)
-        await local.unless_a_worker_ends(_for_ever())
+        await local.unless_a_part_ends(_for_ever())
 
 
 async def _for_ever() -> None:

@@ -19,7 +19,7 @@ import signal
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import NoReturn, Self
 
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.errors import KafkaError
@@ -83,6 +83,11 @@ class EmbeddedKafka:
         if self._child is not None:
             await self._child.stop()
             self._child = None
+
+    async def ended(self) -> NoReturn:
+        """Wait until the running broker ends by itself, and raise `StartFailed` with the end of its log."""
+        assert self._child is not None, "it was started"
+        raise StartFailed("the embedded Kafka broker", f"ended with code {await self._child.wait()}", self._log)
 
     async def _answers(self, address: str, port: int) -> bool:
         """Wait until our broker answers; False if another program took the port first."""

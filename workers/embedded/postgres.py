@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from importlib import metadata
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import NoReturn, Self
 
 import asyncpg
 
@@ -89,6 +89,11 @@ class EmbeddedPostgres:
             # SIGINT is PostgreSQL's fast shutdown, SIGQUIT its immediate one (the next start recovers).
             await self._child.stop((signal.SIGINT, 20.0), (signal.SIGQUIT, 5.0))
             self._child = None
+
+    async def ended(self) -> NoReturn:
+        """Wait until the running server ends by itself, and raise `StartFailed` with the end of its log."""
+        assert self._child is not None, "it was started"
+        raise StartFailed("PostgreSQL", f"ended with code {await self._child.wait()}", self._log)
 
     async def _initialise(self, programs: Path, data: Path, account: Account | None) -> None:
         self._on_progress(f"making a new PostgreSQL data directory in {data}")

@@ -1,5 +1,6 @@
 """Everything Tallystick needs besides itself, for as long as a `with` block lasts."""
 
+import asyncio
 import fcntl
 import os
 import shutil
@@ -52,9 +53,9 @@ class EmbeddedStack:
             home = _Held(self._directory.absolute()) if self._directory else TemporaryHome()
             directory = exits.enter_context(home)
             kafka_port, postgres_port = self._ports
-            database = EmbeddedPostgres(directory, self._on_progress, port=postgres_port)
+            self._database = database = EmbeddedPostgres(directory, self._on_progress, port=postgres_port)
             self.postgres_dsn = (await exits.enter_async_context(database)).dsn
-            broker = EmbeddedKafka(directory, self._on_progress, port=kafka_port)
+            self._broker = broker = EmbeddedKafka(directory, self._on_progress, port=kafka_port)
             self.bootstrap_servers = (await exits.enter_async_context(broker)).bootstrap_servers
             self.cluster_id = broker.cluster_id
             self._exits = exits.pop_all()
@@ -64,6 +65,17 @@ class EmbeddedStack:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self._exits.aclose()
+
+    async def ended(self) -> None:
+        """Wait until a server ends by itself. Raises `StartFailed` with the end of its log."""
+        waits = [asyncio.create_task(server.ended()) for server in (self._database, self._broker)]
+        try:
+            done, _ = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+            done.pop().result()
+        finally:
+            for wait in waits:
+                wait.cancel()
+            await asyncio.gather(*waits, return_exceptions=True)
 
 
 class TemporaryHome:
