@@ -15,6 +15,10 @@ read_any_header_name()
 #: Asking twenty times a second costs a reader at rest one percent of a core, and the broker two.
 FETCH_WAIT_MS = 50
 
+#: How soon clients hear of partitions that were added, and of topics that were made anew; aiokafka's default is five
+#: minutes, in which nobody would read what lies there.
+METADATA_AGE_MS = 30_000
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KafkaConnection:
@@ -41,6 +45,7 @@ class KafkaConnection:
         return {
             "bootstrap_servers": self.bootstrap_servers,
             "client_id": client_id,
+            "metadata_max_age_ms": METADATA_AGE_MS,
             "security_protocol": self.security_protocol,
             "ssl_context": self.ssl_context,
             "sasl_mechanism": self.sasl_mechanism,

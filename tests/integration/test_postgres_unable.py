@@ -10,7 +10,7 @@ from pydantic import SecretStr
 
 from schemas.envelope import Event
 from tests.support.memory import Memory, command, memory_on, until
-from tests.support.ports import free_port, readiness
+from tests.support.ports import free_port, until_readyz
 from tests.support.stack import with_database
 from workers.cli.doctor import Diagnosis, diagnose
 from workers.settings import read_settings
@@ -85,18 +85,10 @@ async def ready_worker(memory: Memory) -> AsyncIterator[int]:
     """Run a worker that must outlive the block; give its health port."""
     port = free_port()
     process = await memory.start_worker(health_host="127.0.0.1", health_port=port)
-    await until_readyz(port, 200, "")
+    await until_readyz(port, 200)
     yield port
-    await until_readyz(port, 200, "")
+    await until_readyz(port, 200)
     assert process.returncode is None
-
-
-async def until_readyz(port: int, status: int, words: str) -> None:
-    async def says() -> bool | None:
-        found, report = await readiness(port)
-        return True if found == status and words in report else None
-
-    await until(says)
 
 
 async def test_a_server_that_cannot_commit_is_waited_for_and_explained(memory: Memory) -> None:
@@ -117,16 +109,21 @@ async def test_a_server_that_cannot_commit_is_waited_for_and_explained(memory: M
 
 async def test_who_holds_up_a_worker_is_named(memory: Memory) -> None:
     events = increments(20)
-    async with ready_worker(memory) as port:
+    async with ready_worker(memory):
         holder = await asyncpg.connect(memory.dsn, server_settings={"application_name": "psql"})
+        holder_id = holder.get_server_pid()
         async with holder.transaction():
             await holder.execute("LOCK TABLE memory_items")
             await memory.publish(*events)
-            await until_readyz(port, 503, "no end of what was begun more than 10 s ago")
-            found = troubles(await doctor(memory))
-            holder_id = holder.get_server_pid()
+
+            async def named() -> str | None:
+                found = troubles(await doctor(memory))
+                return found if "held up" in found else None
+
+            found = await until(named, 30)
         await holder.close()
         outcomes = await memory.outcomes([event.id for event in events])
 
-    assert f"session {holder_id} (psql) has held up tally-memory for" in found
+    assert f"postgresql session {holder_id} (psql) has held up tally-memory for" in found
+    assert f"SELECT pg_terminate_backend({holder_id})" in found
     assert [outcomes[event.id].data["version"] for event in events] == list(range(1, 21))

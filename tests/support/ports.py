@@ -22,3 +22,10 @@ async def readiness(port: int) -> tuple[int, str]:
                     return answer.status, await answer.text()
             except aiohttp.ClientConnectionError:
                 await asyncio.sleep(0.1)
+
+
+async def until_readyz(port: int, status: int, words: str = "") -> None:
+    """Wait until /readyz answers so."""
+    async with asyncio.timeout(90):
+        while not ((said := await readiness(port))[0] == status and words in said[1]):
+            await asyncio.sleep(0.05)

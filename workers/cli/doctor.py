@@ -154,25 +154,31 @@ async def _worker(settings: Settings, name: str, inputs: Sequence[Topic]) -> lis
             for lane, (first, end) in kept.items()
             if (position := max(first, min(applied.get(lane, 0), end))) < end
         }
-        backlog = sum(kept[lane][1] - position for lane, position in waiting.items())
         stuck = await _stuck_at(settings, group, applied, waiting) if count and waiting else None
     except DependencyDown as down:
         return [Diagnosis(f"worker {name}", "down", str(down))]
+    backlog = sum(kept[lane][1] - position for lane, position in waiting.items())
+    deleted = sum(max(0, first - applied.get(lane, first)) for lane, (first, _) in kept.items())
+    return [_progress(name, count, backlog, stuck), *_deleted(name, deleted)]
+
+
+def _progress(name: str, count: int, backlog: int, stuck: tuple[Lane, int] | None) -> Diagnosis:
     left = f"{backlog} records wait" if backlog else "nothing waits"
     if count == 0:
-        return [Diagnosis(f"worker {name}", "down", f"does not run, {left}", f"start `tally worker {name}`")]
-    if stuck is not None:
-        (topic, partition), offset = stuck
-        where = f"{topic.value}, partition {partition}, offset {offset}"
-        return [
-            Diagnosis(
-                f"worker {name}",
-                "down",
-                f"{count} in its group, {left}, and it does not get on ({where})",
-                "its log and its /readyz say why",
-            )
-        ]
-    return [Diagnosis(f"worker {name}", "ok", f"{count} in its group, {left}")]
+        return Diagnosis(f"worker {name}", "down", f"does not run, {left}", f"start `tally worker {name}`")
+    if stuck is None:
+        return Diagnosis(f"worker {name}", "ok", f"{count} in its group, {left}")
+    (topic, partition), offset = stuck
+    where = f"{topic.value}, partition {partition}, offset {offset}"
+    what = f"{count} in its group, {left}, and it does not get on ({where})"
+    return Diagnosis(f"worker {name}", "down", what, "its log and its /readyz say why")
+
+
+def _deleted(name: str, records: int) -> list[Diagnosis]:
+    if not records:
+        return []
+    what = f"{records} records were deleted before it read them"
+    return [Diagnosis(f"worker {name}", "note", what, "publish them again; run workers more often than retention.ms")]
 
 
 async def _applied(settings: Settings, group: str) -> Mapping[Lane, int]:

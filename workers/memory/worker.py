@@ -27,7 +27,7 @@ from workers.runtime.crash_points import pass_point
 from workers.runtime.failures import crash
 from workers.runtime.health import Health, serve
 from workers.runtime.logs import batch_logger
-from workers.runtime.membership import Membership
+from workers.runtime.membership import Membership, trouble_of
 from workers.runtime.migrations import missing_migrations
 from workers.runtime.plugins import load_types
 from workers.runtime.postgres import BY_KEY, Database
@@ -98,7 +98,7 @@ async def _start_publisher(
     resources: AsyncExitStack, settings: Settings, health: Health, stop: asyncio.Event
 ) -> Publisher:
     async def start() -> Publisher:
-        publisher = Publisher(settings.kafka(), "tally-memory")
+        publisher = Publisher(settings.kafka(), "tally-memory", within_limits=True)
         await publisher.start()
         try:
             for topic in _PUBLISHED_TO:
@@ -339,8 +339,7 @@ class Rebalances(ConsumerRebalanceListener):  # type: ignore[misc] # aiokafka ha
     async def on_partitions_assigned(self, assigned: set[TopicPartition]) -> None:
         """Look the fences up again: others may have moved them meanwhile."""
         pass_point("in_rebalance")
-        # aiokafka forgets who leads the group when heartbeats fail.
-        self._membership.joined(lambda: self._consumer._coordinator.coordinator_id is not None)  # noqa: SLF001
+        self._membership.joined(lambda: trouble_of(self._consumer))
         try:
             self._batches.forget_positions(tp.partition for tp in assigned)
         except BaseException as error:

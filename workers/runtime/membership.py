@@ -4,10 +4,22 @@ import asyncio
 from collections.abc import Callable
 from contextlib import suppress
 
+from aiokafka import AIOKafkaConsumer
+
 from workers.runtime.health import Health
 
 CHECK = "partitions"
 _WATCH_INTERVAL_S = 0.5
+
+
+def trouble_of(consumer: AIOKafkaConsumer) -> str:
+    """Return what keeps a consumer from reading all that it subscribed to; empty where nothing does."""
+    # aiokafka forgets who leads the group when heartbeats fail.
+    if consumer._coordinator.coordinator_id is None:  # noqa: SLF001
+        return "the broker that leads the group does not answer"
+    cluster = consumer._client.cluster  # noqa: SLF001
+    missing = sorted(topic for topic in consumer.subscription() if cluster.partitions_for_topic(topic) is None)
+    return f"the broker has no {', '.join(missing)}; run `tally topics create`" if missing else ""
 
 
 class Membership:
@@ -15,23 +27,22 @@ class Membership:
 
     def __init__(self, health: Health) -> None:
         self._health = health
-        self._coordinator_answers: Callable[[], bool] | None = None
+        self._trouble: Callable[[], str] | None = None
 
-    def joined(self, coordinator_answers: Callable[[], bool]) -> None:
-        """Note that partitions were shared out; ask `coordinator_answers` from now on."""
-        self._coordinator_answers = coordinator_answers
+    def joined(self, trouble: Callable[[], str]) -> None:
+        """Note that partitions were shared out; ask from now on whether there is `trouble`."""
+        self._trouble = trouble
 
     def left(self) -> None:
         """Note that partitions are being shared out anew."""
-        self._coordinator_answers = None
+        self._trouble = None
 
     async def watch(self, stop: asyncio.Event) -> None:
         """Look twice a second until `stop`: an idle worker hears of an outage in no other way."""
         while not stop.is_set():
-            if self._coordinator_answers is None:
-                self._health.red(CHECK, "a rebalance is under way")
-            elif not self._coordinator_answers():
-                self._health.red(CHECK, "the broker that leads the group does not answer")
+            trouble = "a rebalance is under way" if self._trouble is None else self._trouble()
+            if trouble:
+                self._health.red(CHECK, trouble)
             else:
                 self._health.green(CHECK)
             with suppress(TimeoutError):

@@ -39,6 +39,7 @@ async def rewind(
 ) -> None:
     """Set a group back to what PostgreSQL has applied, before this worker joins it; as a rule there is nothing to do.
 
+    Where the topics do not reach back so far, it says so.
     Raises `DependencyDown`; `PositionsAhead` while other workers of the group run: all must be stopped.
     """
     partitions = {
@@ -57,6 +58,12 @@ async def rewind(
         # Only now: looked up before, PostgreSQL could be overtaken by workers that run.
         async with database.session() as session:
             applied = await applied_positions(session, group)
+        first = await consumer.beginning_offsets(list(partitions))
+        deleted = sum(max(0, first[tp] - applied.get(place, first[tp])) for tp, place in partitions.items())
+        if deleted:
+            batch_logger(worker).error(
+                "records are lost", action="retention", records=deleted, cause="their topic deleted them unread"
+            )
         behind = {
             tp: applied.get(place, 0) for tp, place in partitions.items() if applied.get(place, 0) < acknowledged[tp]
         }

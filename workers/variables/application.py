@@ -8,7 +8,7 @@ import faust
 from faust.types import StreamT
 
 from topics.catalog import Topic
-from topics.connection import KafkaConnection
+from topics.connection import METADATA_AGE_MS, KafkaConnection
 from workers.settings import Settings
 from workers.variables.driver import Assignor, Fetch, Transport
 from workers.variables.table import ExecutionTable
@@ -52,6 +52,7 @@ def build_app(settings: Settings) -> VariablesApp:
         broker_max_poll_records=_BATCHES_PER_FETCH * settings.batch_size,
         broker_commit_interval=_COMMIT_INTERVAL_S,
         consumer_auto_offset_reset="earliest",
+        consumer_metadata_max_age_ms=METADATA_AGE_MS,
         key_serializer="raw",
         value_serializer="raw",
         store="memory://",

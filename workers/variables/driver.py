@@ -26,6 +26,7 @@ from faust.types import TP, ConsumerMessage, Message
 from schemas.errors import DependencyDown
 from topics.away import kafka_down
 from topics.connection import FETCH_WAIT_MS
+from workers.runtime.membership import trouble_of
 
 #: How soon the inputs are looked at again while a rebalance comes to its end.
 _REBALANCE_PAUSE_S = 0.02
@@ -65,9 +66,9 @@ class ConsumerThread(driver.AIOKafkaConsumerThread):
     shutdown_timeout = 10.0
 
     @property
-    def coordinator_answers(self) -> bool:
-        """Whether the group's leading broker is known."""
-        return self._consumer is not None and self._consumer._coordinator.coordinator_id is not None  # noqa: SLF001
+    def trouble(self) -> str:
+        """What keeps the consumer from reading all its topics."""
+        return "not connected" if self._consumer is None else trouble_of(self._consumer)
 
     def _create_worker_consumer(self, transport: driver.Transport) -> AIOKafkaConsumer:
         """Ask as often as our other readers do: Faust waits up to 1.5 s, which the embedded broker makes use of."""
@@ -137,10 +138,9 @@ class FetchConsumer(driver.Consumer):
         return ConsumerThread(self, loop=self.loop, beacon=self.beacon)
 
     @property
-    def coordinator_answers(self) -> bool:
-        """Whether the broker that leads the group is known; aiokafka forgets it when heartbeats fail."""
-        thread = cast("ConsumerThread", self._thread)
-        return thread.coordinator_answers
+    def trouble(self) -> str:
+        """What keeps the worker from reading all its topics; empty where nothing does."""
+        return cast("ConsumerThread", self._thread).trouble
 
     def finish(self, fetch: Fetch) -> None:
         """Let the positions of `fetch` be committed: all that it causes is stored, published and acknowledged."""

@@ -63,31 +63,27 @@ def refusal(record: ReceivedRecord, code: str, message: str) -> Record:
 
 def _take_one(record: ReceivedRecord, partitions: int, intake: Intake) -> None:
     event = decode(record.value, record.headers)
-    if record.topic is Topic.MEMORY_RESULTS:
-        if not _is_ours(event, record.partition, partitions):
-            intake.unasked += 1
-            return
+    if record.topic is not Topic.MEMORY_RESULTS:
+        subject = subject_of(event, record.topic)
+    elif event.subject is not None and _is_ours(event):
+        subject = event.subject
     else:
-        place = partition_of(subject_of(event, record.topic).encode(), partitions)
-        if place != record.partition:
-            intake.forwards.append(_forwarded(record, event, place))
-            return
+        intake.unasked += 1
+        return
+    # Whoever published it may have known of fewer partitions than there are by now.
+    place = partition_of(subject.encode(), partitions)
+    if place != record.partition:
+        intake.forwards.append(_forwarded(record, event, place))
+        return
     parse(event)
-    subject = event.subject
-    assert subject is not None, "checked above"
     intake.arrivals.append(
         Arrival(record, event, key_of(event), content_digest(event), ExecutionKey(event.tenant, subject))
     )
 
 
-def _is_ours(event: Event, partition: int, partitions: int) -> bool:
+def _is_ours(event: Event) -> bool:
     """Say whether a record on memory-results is the outcome of a command that this worker sent."""
-    return (
-        event.type in OUTCOME_TYPES
-        and event.data.get("command_source") == SOURCE
-        and event.subject is not None
-        and partition_of(event.subject.encode(), partitions) == partition
-    )
+    return event.type in OUTCOME_TYPES and event.data.get("command_source") == SOURCE
 
 
 def subject_of(event: Event, topic: Topic) -> str:

@@ -58,7 +58,7 @@ async def _work(settings: Settings, stop: asyncio.Event, health: Health, stack: 
     stack.push_async_callback(database.close)
 
     async def start_publisher() -> Publisher:
-        publisher = Publisher(settings.kafka(), f"tally-{WORKER}")
+        publisher = Publisher(settings.kafka(), f"tally-{WORKER}", within_limits=True)
         await publisher.start()
         return publisher
 
@@ -186,7 +186,7 @@ class _Session:
         self._membership.left()
 
     async def _on_rebalance_complete(self, *_: object, **__: object) -> None:
-        self._membership.joined(lambda: cast("FetchConsumer", self._app.consumer).coordinator_answers)
+        self._membership.joined(lambda: cast("FetchConsumer", self._app.consumer).trouble)
 
 
 def _received(fetch: Fetch, connection: KafkaConnection) -> tuple[list[ReceivedRecord], Mapping[Lane, int]]:

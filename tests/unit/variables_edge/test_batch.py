@@ -112,6 +112,18 @@ def test_only_outcomes_of_our_own_commands_are_taken_in() -> None:
     assert intake.unasked == 1
 
 
+def test_an_outcome_of_ours_in_another_partition_is_forwarded_to_its_own() -> None:
+    ours = outcome(event("run", "memory.read", {}), "memory.missing", version=0)
+    place = partition_of(b"run", PARTITIONS)
+    elsewhere = (place + 1) % PARTITIONS
+
+    intake = take_in([received(ours, topic=Topic.MEMORY_RESULTS, partition=elsewhere)], PARTITIONS)
+
+    assert not intake.arrivals
+    [forward] = intake.forwards
+    assert (forward.topic, forward.key, forward.partition) == (Topic.MEMORY_RESULTS, b"run", place)
+
+
 # -- positions
 
 
