@@ -2,6 +2,7 @@
 
 import asyncio
 import ssl
+from contextlib import suppress
 
 from aiokafka.conn import collect_hosts, create_conn
 from aiokafka.errors import BrokerResponseError, KafkaConnectionError, KafkaError, RequestTimedOutError
@@ -34,6 +35,8 @@ async def why_down(connection: KafkaConnection, error: BaseException) -> Depende
     except OSError:
         return kafka_down(servers, error)
     writer.close()
+    with suppress(OSError):
+        await writer.wait_closed()
     try:
         await _ask(connection, host, port)
     except (TimeoutError, RequestTimedOutError):
@@ -56,7 +59,7 @@ async def _ask(connection: KafkaConnection, host: str, port: int) -> None:
     try:
         await found.send(MetadataRequest([]))
     finally:
-        found.close()
+        await found.close()
 
 
 def _words(error: BaseException) -> str:

@@ -15,6 +15,7 @@ from schemas.memory import MemoryWritten
 from tests.support.secure_kafka import environment, secure_kafka
 from tests.support.stack import REPOSITORY, apache_kafka_is_installed
 from topics.admin import TopicAdmin
+from topics.catalog import CATALOG
 from topics.client import Client
 from topics.outcomes import find_outcome
 from workers.cli.doctor import diagnose
@@ -70,8 +71,11 @@ async def works(variables: Mapping[str, str]) -> None:
 
 async def test_every_protocol_works_for_commands_workers_and_the_client(protocols: ByProtocol, database: str) -> None:
     async with asyncio.TaskGroup() as tasks:
-        for variables in protocols.values():
-            tasks.create_task(works({**variables, "TALLY_POSTGRES_DSN": database}))
+        for protocol in ("SSL", "SASL_SSL"):
+            tasks.create_task(works({**protocols[protocol], "TALLY_POSTGRES_DSN": database}))
+        # Without TLS the clients differ in nothing else: once is enough.
+        async with TopicAdmin(settings_of(protocols["SASL_PLAINTEXT"]).kafka()) as admin:
+            assert len(await admin.create(partitions=1, replication=1)) == len(CATALOG)
 
 
 @pytest.mark.parametrize(
