@@ -15,6 +15,11 @@ class Limits:
     value_levels: int = 60
     #: What a request may hold while it waits: its body and the values that are bound already.
     waiting_bytes: int = 2 * 1024 * 1024
+    #: What one revision brings about before the rest of its event is left to the next one. PostgreSQL takes messages
+    #: of 1 GiB, and a worker holds each byte some times over.
+    step_bytes: int = 16 * 1024 * 1024
+    #: What the revisions that are written, or read to send them again, have together before a batch is cut.
+    batch_bytes: int = 16 * 1024 * 1024
     final_variables_bytes: int = 512 * 1024
     memory_value_bytes: int = 256 * 1024
     conflict_value_bytes: int = 32 * 1024

@@ -25,7 +25,7 @@ class VariableWrite(Outbound):
 
 
 class Cause(Outbound):
-    """The event that made a revision."""
+    """The event that made a revision; `part` counts from 2 where it set free too much for one revision."""
 
     id: str
     source: str
@@ -33,6 +33,7 @@ class Cause(Outbound):
     activity_id: str | None = None
     node_id: str | None = None
     iteration: Iteration | None = None
+    part: Count = 1
 
 
 class VariablesRevised(Outbound):

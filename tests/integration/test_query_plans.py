@@ -90,6 +90,8 @@ _VARIABLES: Mapping[str, Arguments] = {
     "open_executions": _NEW_RUNS,
     "lock_heads": _RUNS,
     "known_events": (_KEYS,),
+    "revisions_of": (_KEYS,),
+    "bytes_from": (*_RUNS, _ONES),
     "revisions_from": (*_RUNS, _ONES),
     "changes_of": (*_RUNS, _ONES),
     "write_batch": (

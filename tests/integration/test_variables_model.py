@@ -21,8 +21,8 @@ from topics.codec import decode
 from workers.logic.variables.state import ExecutionKey, ExecutionState
 from workers.runtime.postgres import Database
 from workers.variables import history
-from workers.variables.batch import INPUTS
 from workers.variables.history import RevisionDetail
+from workers.variables.reading import INPUTS
 
 RUNS = 30
 SEED = 20261201

@@ -30,7 +30,7 @@ from workers.runtime.postgres import Database
 from workers.settings import Settings, read_settings
 from workers.variables import history
 from workers.variables.application import group_of
-from workers.variables.batch import INPUTS
+from workers.variables.reading import INPUTS
 from workers.variables.table import LiveExecution, recover
 
 REPOSITORY = Path(__file__).resolve().parents[2]

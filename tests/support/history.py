@@ -15,6 +15,7 @@ from uuid import UUID
 
 from schemas.envelope import Event
 from schemas.errors import Rejection
+from schemas.limits import DEFAULT_LIMITS, Limits
 from topics.catalog import Topic
 from topics.codec import decode
 from topics.records import ReceivedRecord
@@ -94,6 +95,8 @@ class History:
     log_ends: dict[tuple[Topic, int], int] = field(default_factory=dict)
     #: When the rows were read, in seconds: what had expired by then may be gone.
     looked_at: float = 0.0
+    #: What the workers kept to.
+    limits: Limits = DEFAULT_LIMITS
 
     def log(self, topic: Topic) -> list[ReceivedRecord]:
         """Return the records of a topic."""

@@ -48,13 +48,24 @@ class Run:
         )
 
     def apply(self, event: Event) -> fold.Revision | None:
-        """Apply one event to a freshly loaded state and commit what it changed."""
+        """Apply one event to a freshly loaded state and commit what it changed; all that it sends is told as one."""
         state = self.state
         if event.type not in registry.OUTCOME_TYPES:
             registry.parse(event)
-        revision = fold.apply(state, event, context=Context(NOW, self.limits, self.fork, self.memory))
-        if revision is None:
+        context = Context(NOW, self.limits, self.fork, self.memory)
+        first = revision = fold.apply(state, event, context=context)
+        if revision is None or first is None:
             return None
+        outgoing = list(revision.outgoing)
+        self._commit(state, revision)
+        while revision.rest is not None:
+            state = self.state
+            revision = fold.go_on(state, context=context)
+            outgoing += revision.outgoing
+            self._commit(state, revision)
+        return first._replace(outgoing=tuple(outgoing))
+
+    def _commit(self, state: ExecutionState, revision: fold.Revision) -> None:
         for entry, data in revision.changes.items():
             if data is None:
                 self.entries.pop(entry, None)
@@ -63,7 +74,6 @@ class Run:
         self.head = state.head
         self.revisions.append(revision)
         self.sent.extend(revision.outgoing)
-        return revision
 
     def say(self, event_type: str, **data: JsonValue) -> list[Event]:
         """Publish an event of the engine; return what it sent."""

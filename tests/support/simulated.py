@@ -11,7 +11,7 @@ from random import Random
 from uuid import UUID
 
 from schemas.envelope import Event
-from schemas.limits import DEFAULT_LIMITS
+from schemas.limits import DEFAULT_LIMITS, Limits
 from tests.support.history import HeadRow, History, ItemRow, OutcomeRow, RevisionRow, VersionRow
 from tests.support.memory_store import new_versions
 from tests.support.workload import RacingClient, run_script
@@ -32,9 +32,9 @@ from workers.memory import intake as memory_intake
 from workers.memory.store import Known as KnownCommands
 from workers.memory.store import StoredOutcome
 from workers.variables import intake
-from workers.variables.batch import INPUTS
 from workers.variables.decision import Decision, Facts, decide
-from workers.variables.parts import cut_before_forks, fork_source, positions_after
+from workers.variables.parts import before_fork, fork_source, positions_after
+from workers.variables.reading import INPUTS
 from workers.variables.rows import apply_changes, decode_changes
 from workers.variables.store import Known, Refusal
 from workers.variables.table import LiveExecution, _total, written_entries
@@ -59,6 +59,7 @@ class Simulated:
     refusals: dict[tuple[Topic, int, int], Refusal] = field(default_factory=dict)
     items: dict[str, Item] = field(default_factory=dict)
     outcomes: dict[UUID, StoredOutcome] = field(default_factory=dict)
+    limits: Limits = DEFAULT_LIMITS
 
     # -- the broker
 
@@ -118,12 +119,14 @@ class Simulated:
         positions, _ = positions_after(records, self.applied)
         self.send([letter for _, letter in taken.letters])
         self.send(taken.forwards)
-        for part in cut_before_forks(taken.arrivals):
-            self._decide(part)
+        arrivals: Sequence[intake.Arrival] = taken.arrivals
+        while arrivals:
+            count = before_fork(arrivals)
+            arrivals = [*self._decide(arrivals[:count]), *arrivals[count:]]
         self.applied.update(positions)
 
-    def _decide(self, arrivals: Iterable[intake.Arrival]) -> None:
-        arrivals = list(arrivals)
+    def _decide(self, arrivals: Sequence[intake.Arrival]) -> Sequence[intake.Arrival]:
+        """Decide, write and publish; return what is left of it."""
         states, decision = self._decided(arrivals)
         for fork in decision.inherited:
             source = self._rows_of(ExecutionKey(fork.execution.tenant, fork.source_id))[: fork.revisions]
@@ -145,6 +148,7 @@ class Simulated:
             self.states[key] = states[key].head, entries
             changelog += _changelog(key, states[key], entries, changes)
         self.send([*decision.outgoing(), *(letter for _, letter in decision.letters), *changelog])
+        return decision.left
 
     def _decided(self, arrivals: Sequence[intake.Arrival]) -> tuple[dict[ExecutionKey, ExecutionState], Decision]:
         """Decide; again and again, until simulated runs have all that they ask of real memory."""
@@ -155,7 +159,7 @@ class Simulated:
             for arrival in arrivals:
                 head, entries = self.states.get(arrival.execution, (None, {}))
                 states.setdefault(arrival.execution, ExecutionState.load(arrival.execution, head, entries))
-            facts = Facts(self.now, DEFAULT_LIMITS, self.revisions, self.refusals, states, forks, memory)
+            facts = Facts(self.now, self.limits, self.revisions, self.refusals, states, forks, memory)
             try:
                 return states, decide(arrivals, facts)
             except NeedsMemory as needs:
@@ -206,6 +210,7 @@ class Simulated:
     def recorded(self) -> History:
         """Return the history at rest."""
         history = self.history
+        history.limits = self.limits
         for spec in CATALOG:
             lanes = [(spec.topic, partition) for partition in range(PARTITIONS)]
             history.logs[spec.topic] = [record for lane in lanes for record in self.logs[lane]]
@@ -245,10 +250,12 @@ def _changelog(
     return written_entries(partition, key, [*changes.items(), ("", live.packed_head())])
 
 
-def simulate(seed: int, *, clients: int = 4, commands: int = 60, runs: int = 6) -> Simulated:
+def simulate(
+    seed: int, *, clients: int = 4, commands: int = 60, runs: int = 6, limits: Limits = DEFAULT_LIMITS
+) -> Simulated:
     """Play a whole run with racing clients, runs published in one go, duplicates, misplaced and bad records."""
     random = Random(seed)
-    system = Simulated(random)
+    system = Simulated(random, limits=limits)
     racing = [RacingClient(f"client-{number}", random) for number in range(clients)]
     waiting: dict[str, RacingClient] = {}
     started: list[str] = []

@@ -13,40 +13,33 @@ from functools import partial
 from itertools import chain
 from time import monotonic
 from typing import TypeVar
-from uuid import UUID
 
-from schemas.limits import DEFAULT_LIMITS
 from topics.catalog import Topic
 from topics.publisher import Publisher
 from topics.records import ReceivedRecord, Record
 from workers.logic.memory.commands import Rules
-from workers.logic.memory.items import Item
 from workers.logic.variables.simulation import NeedsMemory
-from workers.logic.variables.state import ExecutionKey, ExecutionState
-from workers.logic.variables.step import ForkSource, RealMemory
+from workers.logic.variables.state import ExecutionKey
 from workers.runtime.crash_points import pass_point
 from workers.runtime.health import Health
-from workers.runtime.items import list_records, read_items
 from workers.runtime.logs import batch_logger
 from workers.runtime.postgres import Connection, Database
 from workers.runtime.retry import retry
 from workers.variables import store
-from workers.variables.decision import Decision, Facts, decide, head_rows
-from workers.variables.handover import newest, taken_over
+from workers.variables.decision import Decision, decide, head_rows
+from workers.variables.handover import newest
 from workers.variables.intake import Arrival, Intake, take_in
-from workers.variables.parts import cut_before_forks, fork_source, positions_after, slices
-from workers.variables.steps import Committed, Loaded, Read
-from workers.variables.store import Head, HeadRow, Lane
-from workers.variables.table import ExecutionTable, LiveExecution
+from workers.variables.parts import before_fork, positions_after, records_before, slices
+from workers.variables.reading import Reader, with_real_memory
+from workers.variables.steps import Committed, Read
+from workers.variables.store import HeadRow, Lane
+from workers.variables.table import ExecutionTable
 
 Result = TypeVar("Result")
 Finished = Callable[[Sequence[ReceivedRecord]], None]
 
 #: Records between two looks at what else waits: about a millisecond, so that PostgreSQL's answers are not kept waiting.
 _UNDERSTOOD_AT_ONCE = 25
-
-#: Topics whose records change the same executions, partition by partition: their fences are taken together.
-INPUTS = (Topic.EXECUTION_EVENTS, Topic.ACTIVITY_OUTPUTS, Topic.MEMORY_RESULTS)
 
 
 class BatchProcessor:
@@ -64,7 +57,7 @@ class BatchProcessor:
         stop: asyncio.Event,
         batch_size: int = 500,
     ) -> None:
-        self._rules = rules
+        self._reader = Reader(table, group=group, rules=rules, health=health)
         self._database = database
         self._publisher = publisher
         self._table = table
@@ -119,8 +112,8 @@ class BatchProcessor:
             intake = await understanding
             records = next(batches, None)
             understanding = None if records is None else start(_understand(records, partitions))
-            parts = cut_before_forks(intake.arrivals)
-            for arrivals in parts:
+            arrivals: Sequence[Arrival] | None = intake.arrivals
+            while arrivals is not None:
                 started = monotonic()
                 with self._step("commit"):
                     committed = await self._retry(partial(self._commit, arrivals, intake.records, log_ends), "postgres")
@@ -129,8 +122,9 @@ class BatchProcessor:
                 if publishing is not None:
                     await publishing
                 self._unpublished = committed.since
-                work = self._publish(committed, intake, changelog, len(arrivals), started)
-                publishing = start(_and_tell(work, finished, intake.records) if arrivals is parts[-1] else work)
+                work = self._publish(committed, intake, changelog, len(arrivals) - len(committed.left), started)
+                publishing = start(work if committed.left else _and_tell(work, finished, intake.records))
+                arrivals = committed.left or None
                 intake = Intake(records=intake.records)
         if publishing is not None:
             await publishing
@@ -156,121 +150,42 @@ class BatchProcessor:
     async def _commit(
         self, arrivals: Sequence[Arrival], records: Sequence[ReceivedRecord], log_ends: Mapping[Lane, int]
     ) -> Committed:
+        """Commit what `arrivals` bring about, or the first of them: what fits into one message to PostgreSQL."""
+        count = before_fork(arrivals)
         async with self._database.transaction() as connection:
-            read = await self._read(connection, arrivals, records, log_ends)
-            decision = await self._decide(connection, arrivals, read)
+            read = await self._reader.read(connection, arrivals[:count], records, log_ends)
+            decision = await self._decide(connection, read)
+            left = [*decision.left, *read.left, *arrivals[count:]]
+            positions, _ = positions_after(records_before(records, left), read.stored)
             decision.handed_over = {key: row for key, row in read.unpublished.items() if key not in decision.replayed}
             heads = head_rows(decision, read.facts.states, {**self._unpublished, **read.taken})
-            await self._write(connection, read, decision, heads)
+            await self._write(connection, read, decision, heads, positions)
             pass_point("before_commit")
         taken = newest(read.taken, read.heads, read.facts.states)
-        since = {row.execution: row.unpublished_from for row in heads}
-        return Committed(decision, read.loaded, len(read.behind), taken, since)
+        since = {**read.taken, **{row.execution: row.unpublished_from for row in heads}}
+        return Committed(decision, read.loaded, len(read.behind), taken, since, left)
 
-    # -- read
-
-    async def _read(
-        self,
-        connection: Connection,
-        arrivals: Sequence[Arrival],
-        records: Sequence[ReceivedRecord],
-        log_ends: Mapping[Lane, int],
-    ) -> Read:
-        lanes = {(topic, record.partition) for topic in INPUTS for record in records}
-        stored = await store.lock_positions(connection, self._group, lanes)
-        for lane, position in stored.items():
-            if position > log_ends.get(lane, position):
-                self._log.warning("topic was made anew", action="position_reset", lane=str(lane), was=position)
-                stored[lane] = 0
-        positions, behind = positions_after(records, stored)
-
-        partition_of = {arrival.execution: arrival.record.partition for arrival in arrivals}
-        strangers = [key for key, partition in partition_of.items() if self._table.live(partition, key) is None]
-        if strangers:
-            await store.open_executions(connection, strangers)
-        heads, now = await store.lock_heads(connection, partition_of)
-        # The table may know of executions that a database restored from a backup does not.
-        if forgotten := partition_of.keys() - heads.keys():
-            strangers += forgotten
-            await store.open_executions(connection, forgotten)
-            heads |= (await store.lock_heads(connection, forgotten))[0]
-        known = await store.known_events(connection, [arrival.key for arrival in arrivals])
-        refused = await store.known_refusals(connection, behind) if behind else {}
-        undecided = [arrival for arrival in arrivals if arrival.key not in known]
-        wanted = {arrival.execution: heads[arrival.execution] for arrival in undecided}
-        ours = {key for key, head in heads.items() if self._table.continues(partition_of[key], key, head.revision)}
-        taken = taken_over(heads, ours, wanted, known.values())
-        unpublished = await store.revisions_from(connection, taken) if taken else {}
-        loaded = await self._load(connection, wanted, partition_of)
-        facts = Facts(
-            now=now or await store.database_now(connection),
-            limits=DEFAULT_LIMITS,
-            known=known,
-            refused=refused,
-            states={key: each.state for key, each in loaded.items()},
-            forks=await self._forks(connection, undecided),
-            memory=RealMemory(self._rules),
-        )
-        unused = {key for key in strangers if heads[key].data is None}
-        return Read(positions, behind, facts, loaded, unused, heads, taken, unpublished)
-
-    async def _load(
-        self, connection: Connection, heads: Mapping[ExecutionKey, Head], partition_of: Mapping[ExecutionKey, int]
-    ) -> dict[ExecutionKey, Loaded]:
-        """Load the stores: from the table where it is at the committed revision, else from the revisions."""
-        loaded: dict[ExecutionKey, Loaded] = {}
-        outdated: dict[ExecutionKey, int] = {}
-        for key, head in heads.items():
-            live = self._table.live(partition_of[key], key)
-            if head.data is None:
-                live = LiveExecution.rebuilt(0, b"", {})
-                loaded[key] = Loaded(
-                    partition_of[key], live, ExecutionState.load(key, None, live.entries), rebuilt=True
-                )
-            elif live is not None and live.revision == head.revision and live.is_whole():
-                # The working copy is taken out: if this attempt rolls back, it is not used again.
-                state, live.state = live.state, None
-                state = state or ExecutionState.load(key, head.data, live.entries)
-                loaded[key] = Loaded(partition_of[key], live, state, rebuilt=False)
-            else:
-                outdated[key] = head.revision
-        if outdated:
-            self._metrics.rebuilt.inc(len(outdated))
-            for key, entries in (await store.entries_at(connection, outdated)).items():
-                head = heads[key]
-                live = LiveExecution.rebuilt(head.revision, head.data or b"", entries)
-                state = ExecutionState.load(key, head.data, entries)
-                loaded[key] = Loaded(partition_of[key], live, state, rebuilt=True)
-        return loaded
-
-    async def _forks(self, connection: Connection, undecided: Sequence[Arrival]) -> dict[UUID, ForkSource]:
-        """Load what the forked executions among `undecided` begin with."""
-        forks: dict[UUID, ForkSource] = {}
-        for arrival in undecided:
-            source = fork_source(arrival)
-            if source is not None:
-                key, revision = source
-                found = await store.hold_revision(connection, key, revision)
-                entries = (await store.entries_at(connection, {key: revision}))[key] if found else {}
-                forks[arrival.key] = ForkSource(entries, found)
-        return forks
-
-    # -- decide
-
-    async def _decide(self, connection: Connection, arrivals: Sequence[Arrival], read: Read) -> Decision:
+    async def _decide(self, connection: Connection, read: Read) -> Decision:
         """Decide the batch; where a simulated run asks for real memory, read that and decide the batch again."""
         while True:
             try:
-                return decide(arrivals, read.facts)
+                return decide(read.arrivals, read.facts)
             except NeedsMemory as needs:
-                memory = await _with_real_memory(connection, read.facts, needs)
+                memory = await with_real_memory(connection, read.facts, needs)
                 read.loaded = {key: each.afresh(key) for key, each in read.loaded.items()}
                 states = {key: each.state for key, each in read.loaded.items()}
                 read.facts = replace(read.facts, memory=memory, states=states)
 
     # -- write
 
-    async def _write(self, connection: Connection, read: Read, decision: Decision, heads: Sequence[HeadRow]) -> None:
+    async def _write(
+        self,
+        connection: Connection,
+        read: Read,
+        decision: Decision,
+        heads: Sequence[HeadRow],
+        positions: Mapping[Lane, int],
+    ) -> None:
         await store.write_batch(
             connection,
             self._group,
@@ -278,7 +193,7 @@ class BatchProcessor:
             heads=heads,
             revisions=decision.revisions,
             refusals=decision.refusals,
-            positions=read.positions,
+            positions=positions,
         )
         if decision.inherited:
             await store.inherit_revisions(connection, decision.inherited)
@@ -384,12 +299,3 @@ async def _understand(records: Sequence[ReceivedRecord], partitions: int) -> Int
         take_in(part, partitions, intake)
         await asyncio.sleep(0)
     return intake
-
-
-async def _with_real_memory(connection: Connection, facts: Facts, needs: NeedsMemory) -> RealMemory:
-    """Return what simulations know of real memory, and what they ask for now: an item without a row is none."""
-    known = facts.memory
-    found = await read_items(connection, list(needs.addresses))
-    items = {address: found.get(address, Item(address)) for address in needs.addresses}
-    listings = {prefix: await list_records(connection, prefix, facts.now) for prefix in needs.prefixes}
-    return RealMemory(known.rules, {**known.items, **items}, {**known.listings, **listings})

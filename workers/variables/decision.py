@@ -1,6 +1,6 @@
 """Arrivals and what is stored of them -> what to write and to publish. Pure: nothing here waits or asks."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import cast
@@ -14,6 +14,7 @@ from topics.catalog import Topic
 from topics.codec import STRUCTURED_HEADERS
 from topics.records import ReceivedRecord, Record
 from workers.logic.variables import fold
+from workers.logic.variables.rest import rest_of
 from workers.logic.variables.state import ExecutionKey, ExecutionState
 from workers.logic.variables.step import Context, ForkSource, RealMemory
 from workers.logic.variables.updates import revised_event
@@ -62,6 +63,10 @@ class Decision:
     fresh: list[Record] = field(default_factory=list)
     #: Outcomes that nobody waits for any more.
     unrecorded: int = 0
+    #: What has to be decided once this is committed: it would have been too much at once.
+    left: Sequence[Arrival] = ()
+    #: Bytes of the new revisions.
+    size: int = 0
     _digests: dict[UUID, bytes] = field(default_factory=dict)
 
     def outgoing(self) -> list[Record]:
@@ -73,15 +78,32 @@ class Decision:
         return records + self.fresh
 
 
-def decide(arrivals: Iterable[Arrival], facts: Facts) -> Decision:
+def decide(arrivals: Sequence[Arrival], facts: Facts) -> Decision:
     """Decide the arrivals in order: apply, answer again, or refuse.
 
+    Stops where it is enough for one batch, and before what must find this committed: the rest of an event.
     Raises `NeedsMemory` when a simulated run needs items of real memory: decide again on fresh states then.
     """
     decision = Decision()
-    for arrival in arrivals:
-        _decide_one(arrival, facts, decision)
+    for place, arrival in enumerate(arrivals):
+        earlier = _rest_before(arrival, facts)
+        if earlier is not None:
+            decision.left = [earlier, *arrivals[place:]]
+            break
+        rest = _decide_one(arrival, facts, decision)
+        if rest is not None or decision.size >= facts.limits.batch_bytes:
+            decision.left = [*([] if rest is None else [arrival.rest(rest)]), *arrivals[place + 1 :]]
+            break
     return decision
+
+
+def _rest_before(arrival: Arrival, facts: Facts) -> Arrival | None:
+    """Return what the event before has left to do in the arrival's execution: a killed worker's work, as a rule."""
+    state = facts.states.get(arrival.execution)
+    if arrival.key in facts.known or state is None:
+        return None
+    rest = rest_of(state)
+    return None if rest is None or rest.key == arrival.key else arrival.rest(rest.key)
 
 
 def head_rows(
@@ -96,19 +118,22 @@ def head_rows(
     ]
 
 
-def _decide_one(arrival: Arrival, facts: Facts, decision: Decision) -> None:
+def _decide_one(arrival: Arrival, facts: Facts, decision: Decision) -> UUID | None:
+    """Decide one arrival; return the key of the revision with which it goes on, if it is not done."""
     known = facts.known.get(arrival.key)
-    before = facts.refused.get(_place(arrival.record)) if facts.refused else None
+    before = facts.refused.get(_place(arrival.record)) if facts.refused and not arrival.goes_on else None
     if before is not None:
         _send_letter(before, decision)
     applied = known.digest if known is not None else decision._digests.get(arrival.key)  # noqa: SLF001 - same module
     if applied is None:
         if before is None:
-            _apply(arrival, facts, decision)
+            return _apply(arrival, facts, decision)
     elif applied != arrival.digest:
         _send_letter(Refusal(arrival.record, "id_reused", _reused(arrival)), decision)
     elif known is not None:
         decision.replayed[known.key] = known
+        return _stored_rest(known)
+    return None
 
 
 def _place(record: ReceivedRecord) -> tuple[Topic, int, int]:
@@ -123,18 +148,21 @@ def _reused(arrival: Arrival) -> str:
     )
 
 
-def _apply(arrival: Arrival, facts: Facts, decision: Decision) -> None:
+def _apply(arrival: Arrival, facts: Facts, decision: Decision) -> UUID | None:
     state = facts.states[arrival.execution]
     fork = facts.forks.get(arrival.key)
     context = Context(facts.now, facts.limits, fork, facts.memory, arrival.key)
     try:
-        revision = fold.apply(state, arrival.event, context=context)
+        if arrival.goes_on:
+            revision: fold.Revision | None = fold.go_on(state, context=context)
+        else:
+            revision = fold.apply(state, arrival.event, context=context)
     except Rejection as rejection:
         _refuse(arrival, rejection.reason, rejection.message, decision)
-        return
+        return None
     if revision is None:
         decision.unrecorded += 1
-        return
+        return None
     if fork is not None:
         decision.inherited.append(_inheritance(arrival, revision.revision))
     if revision.dead_letter is not None:
@@ -142,19 +170,20 @@ def _apply(arrival: Arrival, facts: Facts, decision: Decision) -> None:
     records = records_of(revision.outgoing)
     revised = revised_event(arrival.execution, revision.revision, arrival.key, revision.said, revision.changes)
     decision.fresh += [_revised_record(arrival.execution, codec.encode(revised)), *records]
-    decision.revisions.append(
-        RevisionRow(
-            execution=arrival.execution,
-            revision=revision.revision,
-            event_key=arrival.key,
-            digest=arrival.digest,
-            body=revision.body,
-            changes=encode_changes(revision.changes),
-            outgoing=encode_outgoing(records),
-        )
+    row = RevisionRow(
+        execution=arrival.execution,
+        revision=revision.revision,
+        event_key=arrival.key,
+        digest=arrival.digest,
+        body=revision.body,
+        changes=encode_changes(revision.changes),
+        outgoing=encode_outgoing(records),
     )
+    decision.revisions.append(row)
+    decision.size += len(row.body) + len(row.changes) + len(row.outgoing)
     decision.changes.setdefault(arrival.execution, {}).update(revision.changes)
     decision._digests[arrival.key] = arrival.digest  # noqa: SLF001 - same module
+    return revision.rest
 
 
 def _inheritance(arrival: Arrival, first_own: int) -> Inheritance:
@@ -173,6 +202,11 @@ def _refuse(arrival: Arrival, code: str, message: str, decision: Decision) -> No
 
 def _send_letter(refused: Refusal, decision: Decision) -> None:
     decision.letters.append((refused.code, refusal(refused.record, refused.code, refused.message)))
+
+
+def _stored_rest(known: Known) -> UUID | None:
+    rest = cast("JsonObject", loads(known.body)).get("rest")
+    return None if rest is None else UUID(str(rest))
 
 
 def _stored_records(known: Known) -> list[Record]:

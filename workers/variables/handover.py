@@ -9,14 +9,14 @@ published: else two workers that answer each other's copies would never come to 
 from collections.abc import Collection, Iterable, Mapping
 
 from workers.logic.variables.state import ExecutionKey, ExecutionState
-from workers.variables.store import Head, Known, RevisionRow
+from workers.variables.store import Head, RevisionRow, Size
 
 
 def taken_over(
     heads: Mapping[ExecutionKey, Head],
     ours: Collection[ExecutionKey],
     undecided: Iterable[ExecutionKey],
-    known: Iterable[Known],
+    known: Iterable[Size],
 ) -> dict[ExecutionKey, int]:
     """Return, for executions of which this batch publishes something, the revision to publish from.
 

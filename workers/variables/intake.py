@@ -21,13 +21,19 @@ WORKER = "variables"
 
 
 class Arrival(NamedTuple):
-    """An event whose envelope and data are valid, in the partition where it belongs."""
+    """An event whose envelope and data are valid, in the partition where it belongs; or the rest of one (`goes_on`)."""
 
     record: ReceivedRecord
     event: Event
     key: UUID
     digest: bytes
     execution: ExecutionKey
+    goes_on: bool = False
+
+    def rest(self, key: UUID) -> "Arrival":
+        """Return what an event that came for this execution left to do, as the revision of `key` does it."""
+        # Its content is in the store, and is known by that of the event: its key says who it is.
+        return self._replace(key=key, digest=key.bytes, goes_on=True)
 
 
 @dataclass(slots=True)

@@ -1,11 +1,12 @@
 """How a batch is cut, and where it stands in its topics. Pure."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from uuid import UUID
 
 from topics.records import ReceivedRecord
 from workers.logic.variables.state import ExecutionKey
 from workers.variables.intake import Arrival
-from workers.variables.store import Lane
+from workers.variables.store import Lane, Size
 
 
 def slices(records: Sequence[ReceivedRecord], size: int) -> Iterator[Sequence[ReceivedRecord]]:
@@ -31,21 +32,45 @@ def positions_after(
 def fork_source(arrival: Arrival) -> tuple[ExecutionKey, int] | None:
     """Return the execution and revision that an `execution.started` forks from."""
     fork = arrival.event.data.get("forked_from") if arrival.event.type == "execution.started" else None
-    if not isinstance(fork, dict):
+    if not isinstance(fork, dict) or arrival.goes_on:
         return None
     # A number that no revision can have is looked up as one, in vain.
     return ExecutionKey(arrival.execution.tenant, str(fork["execution_id"])), min(int(str(fork["revision"])), 2**62)
 
 
-def cut_before_forks(arrivals: Sequence[Arrival]) -> list[Sequence[Arrival]]:
-    """Cut a batch where an execution forks from one that the same batch changes: its source must be committed."""
-    parts: list[Sequence[Arrival]] = []
-    start = 0
+def before_fork(arrivals: Sequence[Arrival]) -> int:
+    """Return how many arrivals come before one that forks from what they change: its source must be committed."""
     changed: set[ExecutionKey] = set()
     for index, arrival in enumerate(arrivals):
         source = fork_source(arrival)
         if source is not None and source[0] in changed:
-            parts.append(arrivals[start:index])
-            start, changed = index, set()
+            return index
         changed.add(arrival.execution)
-    return [*parts, arrivals[start:]]
+    return len(arrivals)
+
+
+def fitting(
+    arrivals: Sequence[Arrival], known: Mapping[UUID, Size], unpublished: Mapping[ExecutionKey, int], most_bytes: int
+) -> int:
+    """Return for how many arrivals what is stored of them can be read at once; at least one.
+
+    `unpublished` are the bytes that go out again when an execution is met.
+    """
+    left, met = most_bytes, set[ExecutionKey]()
+    for index, arrival in enumerate(arrivals):
+        if index and left <= 0:
+            return index
+        if arrival.key in known:
+            left -= known[arrival.key].bytes
+        if arrival.execution not in met:
+            met.add(arrival.execution)
+            left -= unpublished.get(arrival.execution, 0)
+    return len(arrivals)
+
+
+def records_before(records: Sequence[ReceivedRecord], left: Sequence[Arrival]) -> Sequence[ReceivedRecord]:
+    """Return the records that are done when all arrivals but those `left` are decided."""
+    if not left:
+        return records
+    first = left[0].record
+    return records[: next(index for index, record in enumerate(records) if record is first)]

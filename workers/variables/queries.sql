@@ -33,11 +33,30 @@ SELECT executions.tenant, executions.execution_id, revision, head, unpublished_f
    FOR NO KEY UPDATE OF executions;
 
 -- name: known_events
--- Which of these events were applied before, and what they brought about. A statement of its own, after the locks:
+-- Which of these events were applied before, and how much is stored of each. A statement of its own, after the locks:
 -- in one with them it would not see what another worker committed while it waited.
+SELECT event_key, tenant, execution_id, revision,
+       octet_length(body)::bigint + octet_length(changes) + octet_length(outgoing) AS bytes
+  FROM revisions
+ WHERE event_key = ANY($1::uuid[]);
+
+-- name: revisions_of
+-- What these events brought about, as it is stored.
 SELECT event_key, digest, tenant, execution_id, revision, body, changes, outgoing
   FROM revisions
  WHERE event_key = ANY($1::uuid[]);
+
+-- name: bytes_from
+-- How much is stored of the revisions of these executions from a number on.
+SELECT revisions.tenant, revisions.execution_id,
+       sum(octet_length(body)::bigint + octet_length(changes) + octet_length(outgoing))::bigint AS bytes
+  FROM revisions
+  JOIN unnest($1::text[], $2::text[], $3::bigint[]) AS wanted (tenant, execution_id, revision)
+    ON revisions.tenant = wanted.tenant
+   AND revisions.execution_id = wanted.execution_id
+   AND revisions.revision >= wanted.revision
+ WHERE event_key IS NOT NULL
+ GROUP BY revisions.tenant, revisions.execution_id;
 
 -- name: revisions_from
 -- The revisions of these executions from a number on, as they are stored. Those that a fork inherited were published

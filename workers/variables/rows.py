@@ -4,7 +4,6 @@ from collections.abc import Iterable, Mapping, MutableMapping, Sequence
 from typing import cast
 
 from schemas.exact_json import MAX_NESTING, JsonObject, JsonValue, Raw, dumps, loads
-from topics import codec
 from topics.catalog import Topic
 from topics.codec import STRUCTURED_HEADERS
 from topics.records import Record
@@ -36,7 +35,7 @@ def apply_changes(entries: MutableMapping[str, bytes], changes: Iterable[tuple[s
 
 def records_of(outgoing: Iterable[Outgoing]) -> list[Record]:
     """Return the records that a revision brought about, in their order."""
-    return [Record(out.topic, out.key.encode(), codec.encode(out.event), STRUCTURED_HEADERS) for out in outgoing]
+    return [Record(out.topic, out.key.encode(), out.value, STRUCTURED_HEADERS) for out in outgoing]
 
 
 def encode_outgoing(records: Sequence[Record]) -> bytes:

@@ -1,12 +1,13 @@
 """What the steps of a batch hand on: what was read, what was committed."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from uuid import UUID
 
 from topics.records import ReceivedRecord
 from workers.logic.variables.state import ExecutionKey, ExecutionState
 from workers.variables.decision import Decision, Facts
+from workers.variables.intake import Arrival
 from workers.variables.store import Head, Known, Lane
 from workers.variables.table import LiveExecution
 
@@ -36,13 +37,20 @@ class Committed:
     taken: Mapping[ExecutionKey, int]
     #: The revisions of it from which on nothing was published yet.
     since: Mapping[ExecutionKey, int]
+    #: What is to be decided after it.
+    left: Sequence[Arrival]
 
 
 @dataclass(slots=True)
 class Read:
-    """What the first step found. `positions` are those to store; `behind` counts records before the fence."""
+    """What the first step found for `arrivals`; of those `left` too much is stored to be read as well.
 
-    positions: dict[Lane, int]
+    `stored` are the positions that were found, `behind` the records before them.
+    """
+
+    arrivals: Sequence[Arrival]
+    left: Sequence[Arrival]
+    stored: dict[Lane, int]
     behind: list[ReceivedRecord]
     facts: Facts
     loaded: dict[ExecutionKey, Loaded] = field(default_factory=dict)

@@ -44,6 +44,14 @@ class Known(NamedTuple):
     outgoing: bytes
 
 
+class Size(NamedTuple):
+    """An event that was applied before: which revision it made, and how many bytes are stored of that."""
+
+    execution: ExecutionKey
+    revision: int
+    bytes: int
+
+
 class Refusal(NamedTuple):
     """Why a record was not accepted."""
 
@@ -115,9 +123,23 @@ async def lock_heads(
     return heads, rows[0]["now"] if rows else None
 
 
-async def known_events(connection: Connection, keys: Collection[UUID]) -> dict[UUID, Known]:
-    """Return those of `keys` that were applied before."""
-    return _known(await connection.fetch(_QUERIES["known_events"], keys))
+async def known_events(connection: Connection, keys: Collection[UUID]) -> dict[UUID, Size]:
+    """Return those of `keys` that were applied before, and how much is stored of each."""
+    return {
+        row["event_key"]: Size(ExecutionKey(row["tenant"], row["execution_id"]), row["revision"], row["bytes"])
+        for row in await connection.fetch(_QUERIES["known_events"], keys)
+    }
+
+
+async def revisions_of(connection: Connection, keys: Collection[UUID]) -> dict[UUID, Known]:
+    """Return what events that were applied before brought about."""
+    return _known(await connection.fetch(_QUERIES["revisions_of"], keys))
+
+
+async def bytes_from(connection: Connection, revisions: Mapping[ExecutionKey, int]) -> dict[ExecutionKey, int]:
+    """Return how much is stored of the revisions of executions from a number on."""
+    rows = await connection.fetch(_QUERIES["bytes_from"], *_columns(revisions), list(revisions.values()))
+    return {ExecutionKey(row["tenant"], row["execution_id"]): row["bytes"] for row in rows}
 
 
 async def revisions_from(connection: Connection, revisions: Mapping[ExecutionKey, int]) -> dict[UUID, Known]:

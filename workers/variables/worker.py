@@ -22,8 +22,9 @@ from workers.runtime.retry import Stopping, retry
 from workers.runtime.rewind import rewind
 from workers.settings import Settings
 from workers.variables.application import VariablesApp, build_app, group_of, register
-from workers.variables.batch import INPUTS, BatchProcessor
+from workers.variables.batch import BatchProcessor
 from workers.variables.driver import Fetch, FetchConsumer, broker_error
+from workers.variables.reading import INPUTS
 from workers.variables.retention import delete_finished
 from workers.variables.store import Lane
 

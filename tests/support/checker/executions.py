@@ -12,7 +12,7 @@ from schemas.envelope import Event
 from schemas.errors import Rejection
 from schemas.exact_json import loads
 from schemas.identity import key_of
-from schemas.limits import DEFAULT_LIMITS
+from schemas.limits import DEFAULT_LIMITS, Limits
 from tests.support.checker.commands import Answered
 from tests.support.checker.simulations import RealStates, Seen
 from tests.support.checker.verdict import Kind, Verdict
@@ -47,15 +47,26 @@ class Modelled:
     simulated: bool = False
     #: What it read of real memory.
     seen: list[Seen] = field(default_factory=list)
+    limits: Limits = DEFAULT_LIMITS
+    #: The event that was applied last, and the key of the revision with which it must go on.
+    cause: "Cause | None" = None
+    rest: UUID | None = None
 
     def apply(
         self, event: Event, now: datetime, fork: ForkSource | None, memory: Mapping[str, Item]
     ) -> fold.Revision | None:
-        """Apply an event to a freshly loaded state. Raises `NeedsMemory` where `memory` lacks what it asks for."""
+        """Apply an event, or its rest, to a freshly loaded state.
+
+        Raises `NeedsMemory` where `memory` lacks what it asks for.
+        """
         state = ExecutionState.load(self.key, self.head, dict(self.entries))
-        context = Context(now, DEFAULT_LIMITS, fork, RealMemory(items=memory))
-        revision = fold.apply(state, event, context=context)
+        context = Context(now, self.limits, fork, RealMemory(items=memory))
+        if self.rest is None:
+            revision = fold.apply(state, event, context=context)
+        else:
+            revision = fold.go_on(state, context=context)
         if revision is not None:
+            self.rest = revision.rest
             for entry, data in revision.changes.items():
                 if data is None:
                     self.entries.pop(entry, None)
@@ -102,8 +113,9 @@ def check_executions(
     for key in _sources_first(rows, forks):
         mine = sorted(rows[key], key=lambda row: row.revision)
         own = _own(key, mine, rows, causes, verdict)
-        models[key] = _replay(key, own, causes, models, forks, published, verdict)
-        for revision in {revision for source, revision in forks.values() if source == key}:
+        models[key] = Modelled(key, limits=history.limits)
+        _replay(models[key], own, causes, _fork_of(key, models, forks), _kept(key, forks), published, verdict)
+        for revision in _kept(key, forks):
             _keep_inherited(models[key], mine, revision)
     _check_heads(history, models, verdict)
     _check_lost(history, causes, models, verdict)
@@ -199,18 +211,20 @@ def _fork_by(row: RevisionRow, causes: Mapping[UUID, Cause]) -> tuple[str, int]:
     return (str(fork["execution_id"]), int(str(fork["revision"]))) if isinstance(fork, dict) else ("", 0)
 
 
+def _kept(key: ExecutionKey, forks: Mapping[ExecutionKey, tuple[ExecutionKey, int]]) -> set[int]:
+    return {revision for source, revision in forks.values() if source == key}
+
+
 def _replay(
-    key: ExecutionKey,
+    model: Modelled,
     rows: Sequence[RevisionRow],
     causes: Mapping[UUID, Cause],
-    models: Mapping[ExecutionKey, Modelled],
-    forks: Mapping[ExecutionKey, tuple[ExecutionKey, int]],
+    fork: ForkSource | None,
+    keep: set[int],
     published: Published,
     verdict: Verdict,
-) -> Modelled:
-    model = Modelled(key)
-    name = f"execution {key.tenant}/{key.execution_id}"
-    keep = {revision for source, revision in forks.values() if source == key}
+) -> None:
+    name = f"execution {model.key.tenant}/{model.key.execution_id}"
     offsets: dict[Topic, int] = {}
     seen: set[UUID | None] = set()
     for row in rows:
@@ -218,17 +232,22 @@ def _replay(
         if row.revision != expected:
             kind: Kind = "revision_duplicated" if row.revision < expected else "revision_gap"
             verdict.add(kind, name, f"revision {row.revision} is stored where {expected} belongs")
-            return model
+            return
         model.revisions.append(row.revision)
-        cause = causes.get(row.event_key) if row.event_key is not None else None
+        goes_on = model.rest is not None and row.event_key == model.rest
+        cause = model.cause if goes_on else causes.get(row.event_key) if row.event_key is not None else None
         if cause is None:
             verdict.add("revision_wrong", name, f"nothing in the logs caused revision {row.revision}")
-            return model
+            return
         if row.event_key in seen:
             verdict.add("revision_duplicated", name, f"revision {row.revision} applies {cause.event.id} once more")
-            return model
+            return
+        if model.rest is not None and not goes_on:
+            verdict.add("revision_order", name, f"revision {row.revision} comes before the rest of the event before")
+            return
         seen.add(row.event_key)
-        if cause.ordered:
+        model.cause = cause
+        if cause.ordered and not goes_on:
             if cause.offset <= offsets.get(cause.topic, -1):
                 verdict.add(
                     "revision_order", name, f"revision {row.revision} applies {cause.event.id} after what came later"
@@ -236,12 +255,13 @@ def _replay(
             offsets[cause.topic] = cause.offset
         if cause.event.type == "execution.started" and cause.event.data.get("simulation"):
             model.simulated = True
-        if not _matches(model, row, cause, _fork_of(key, models, forks), published, verdict):
-            return model
+        if not _matches(model, row, cause, fork, published, verdict):
+            return
         if row.revision in keep:
             model.kept[row.revision] = dict(model.entries)
         verdict.counts["revisions"] += 1
-    return model
+    if model.rest is not None:
+        verdict.add("event_lost", name, "the rest of its last event is not done")
 
 
 def _fork_of(
@@ -288,7 +308,8 @@ def _matches(
                 f"revision {row.revision}: {what} is {_around(stored, due)}, the model has {_around(due, stored)}",
             )
             return False
-    revised = revised_event(model.key, row.revision, key_of(event), body, revision.changes)
+    assert row.event_key is not None, "its own"
+    revised = revised_event(model.key, row.revision, row.event_key, body, revision.changes)
     returned = published.revised.get(revised.id, inf)
     model.seen += [
         Seen(f"simulated {event.id}", address, live_version(item, now), cause.since, returned)

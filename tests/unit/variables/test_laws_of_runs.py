@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from schemas.envelope import Event
 from schemas.errors import Rejection
 from schemas.exact_json import JsonObject, JsonValue, dumps
-from schemas.limits import DEFAULT_LIMITS
+from schemas.limits import DEFAULT_LIMITS, Limits
 from tests.support.runs import NOW, Run
 from workers.logic.variables import entries, fold
 from workers.logic.variables.open_requests import Request
@@ -129,8 +129,14 @@ class Memory:
 class Player:
     """Plays events and the outcomes of their commands; `choices` say after each event how many outcomes come, and which."""
 
-    def __init__(self, events: Sequence[Asked], choices: Sequence[int] = (), execution_id: str = "run-1") -> None:
-        self.run = Run(execution_id)
+    def __init__(
+        self,
+        events: Sequence[Asked],
+        choices: Sequence[int] = (),
+        execution_id: str = "run-1",
+        limits: Limits = DEFAULT_LIMITS,
+    ) -> None:
+        self.run = Run(execution_id, limits=limits)
         self.memory = Memory()
         self.waiting: list[tuple[str, Event]] = []
         self.commands: dict[str, list[JsonObject]] = defaultdict(list)

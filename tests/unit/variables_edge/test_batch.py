@@ -20,7 +20,7 @@ from workers.logic.variables.step import ForkSource
 from workers.variables.decision import Decision, Facts, decide, head_rows
 from workers.variables.driver import Assignor
 from workers.variables.intake import Arrival, take_in
-from workers.variables.parts import cut_before_forks, positions_after
+from workers.variables.parts import before_fork, positions_after
 from workers.variables.rows import decode_changes, decode_outgoing, encode_changes, encode_outgoing
 from workers.variables.store import Inheritance, Known, Refusal
 
@@ -210,7 +210,7 @@ def test_a_batch_is_cut_where_a_run_forks_from_one_that_it_changes() -> None:
     other = started("other", forked_from={"execution_id": "elsewhere", "revision": 1})
     events = arrivals(started("run"), other, fork, completed("run", "one"))
 
-    assert [len(part) for part in cut_before_forks(events)] == [2, 2]
+    assert (before_fork(events), before_fork(events[2:])) == (2, 2)
 
 
 def test_a_fork_inherits_its_sources_revisions_after_what_came_early_for_itself() -> None:

@@ -16,6 +16,7 @@
 | `e` | how the execution ended: status, output, error |
 | `o/ADDRESS` | a simulation's overlay of durable memory |
 | `s/NUMBER` | what a simulation would have changed in durable memory, by the request's number |
+| `x/NUMBER` | what the event before set free and could not carry out in one revision: a JSON text in pieces |
 
 Segments are separated by `/`, which stands as `%2F` inside of one (and `%` as `%25`).
 A frame is `OUTER[3]>INNER[0]`; in its node ids `%`, `>` and `[` are escaped in the same way.
@@ -36,6 +37,7 @@ MEMORY_MANAGER = "y"
 REQUEST = "q/"
 ANSWERED = "b/"
 EFFECT = "s/"
+_REST = "x/"
 _NODE = "n/"
 #: Prefixes whose entries people see as written variables.
 PUBLIC_PREFIXES = ("v/", "w/", "k/")
@@ -116,6 +118,11 @@ def scratchpad(namespace: str, key: str) -> str:
 def overlay(address: str) -> str:
     """Return the entry of an item that a simulation holds."""
     return join("o", address)
+
+
+def rest(number: int) -> str:
+    """Return the entry of a piece of what an event has left to do."""
+    return f"{_REST}{number}"
 
 
 def effect(number: int) -> str:

@@ -1,4 +1,4 @@
-"""The fold of a variable store: one event in, one revision out.
+"""The fold of a variable store: one event in, one revision out; more only where it sets free too much for one.
 
 Replaying the changes of revisions 1 to N gives the store at N, and any cut of the same events into batches
 gives the same revisions: `apply` looks at nothing but its arguments.
@@ -6,6 +6,7 @@ gives the same revisions: `apply` looks at nothing but its arguments.
 
 from collections.abc import Callable, Mapping
 from typing import NamedTuple, cast
+from uuid import UUID
 
 from schemas.envelope import Event
 from schemas.errors import Rejection
@@ -23,7 +24,9 @@ from workers.logic.variables import (
     scratchpad_requests,
 )
 from workers.logic.variables.open_requests import Request
-from workers.logic.variables.requests import ENDINGS, settle
+from workers.logic.variables.requests import ENDINGS
+from workers.logic.variables.rest import CAUSE_FIELDS, leave, taken_up
+from workers.logic.variables.settling import settle
 from workers.logic.variables.state import ExecutionState
 from workers.logic.variables.step import Context, Outgoing, Step
 
@@ -80,7 +83,7 @@ _KEPT_AS_DEAD_LETTER = frozenset({"output_too_large", "store_too_large", "result
 
 
 class Revision(NamedTuple):
-    """What one event did: `said` holds cause, reads and `late`, `body` is the same as JSON.
+    """What one event did, or a part of it: `said` holds cause, reads and `late`, `body` is the same as JSON.
 
     `changes` are the entries that it set or deleted.
     `dead_letter` is a code and message when the event was recorded but its content could not be kept.
@@ -92,6 +95,8 @@ class Revision(NamedTuple):
     changes: dict[str, bytes | None]
     outgoing: tuple[Outgoing, ...]
     dead_letter: tuple[str, str] | None = None
+    #: The key of the revision with which the event goes on: nothing may be applied before it.
+    rest: UUID | None = None
 
 
 def apply(state: ExecutionState, event: Event, *, context: Context) -> Revision | None:
@@ -108,6 +113,16 @@ def apply(state: ExecutionState, event: Event, *, context: Context) -> Revision 
         if event.type in WITHOUT_NODE or rejection.reason in _REFUSED_WHOLE:
             raise
         return _refused(Step(state, event, context, context.key or key_of(event)), rejection)
+    except BaseException:
+        state.undo()
+        raise
+
+
+def go_on(state: ExecutionState, *, context: Context) -> Revision:
+    """Do the rest of the event that was applied before, or a part of it: what one revision may bring about."""
+    state.begin()
+    try:
+        return _closed(taken_up(state, context), late=state.ended)
     except BaseException:
         state.undo()
         raise
@@ -138,11 +153,12 @@ def _closed(step: Step, *, late: bool) -> Revision:
     """Run what the event set free, end the execution if it may end, and number the revision."""
     state = step.state
     settle(step, _run)
+    rest = leave(step)
     lifecycle.complete_if_idle(step)
     revision = state.next_revision()
     if state.ended:
         lifecycle.finalize(step)
-    said = _body(step, late=late)
+    said = _body(step, late=late, rest=rest)
     return Revision(
         revision=revision,
         said=said,
@@ -150,6 +166,7 @@ def _closed(step: Step, *, late: bool) -> Revision:
         outgoing=tuple(step.outgoing),
         changes=state.keep(),
         dead_letter=step.failure,
+        rest=rest,
     )
 
 
@@ -162,14 +179,18 @@ def _run(step: Step, request: Request) -> None:
         _RUNS[request.type](step, request)
 
 
-def _body(step: Step, *, late: bool) -> JsonObject:
+def _body(step: Step, *, late: bool, rest: UUID | None) -> JsonObject:
     event = step.event
     cause: JsonObject = {"id": event.id, "source": event.source, "type": event.type}
-    for name in ("activity_id", "node_id", "iteration"):
+    for name in CAUSE_FIELDS:
         if event.data.get(name):
             cause[name] = event.data[name]
+    if step.part > 1:
+        cause["part"] = step.part
     body: JsonObject = {"cause": cause, "reads": cast("list[JsonValue]", step.reads), "late": late}
     if event.traceparent is not None:
         body["traceparent"] = event.traceparent
     body["at"] = timestamp(step.context.now)
+    if rest is not None:
+        body["rest"] = str(rest)
     return body

@@ -1,5 +1,6 @@
 """The life of an execution: started, ended when nothing is outstanding, finalized, its parent told."""
 
+from collections import deque
 from collections.abc import Mapping
 from hashlib import sha256
 from typing import cast
@@ -12,9 +13,9 @@ from workers.logic.variables import contracts, entries, simulation
 from workers.logic.variables.activities import fail_activity, store_output
 from workers.logic.variables.bodies import template_of
 from workers.logic.variables.head import Status
-from workers.logic.variables.open_requests import Request
-from workers.logic.variables.requests import ENDINGS, finish, frame_of, skip, start_arrived
-from workers.logic.variables.step import ForkSource, Step
+from workers.logic.variables.open_requests import START
+from workers.logic.variables.requests import ENDINGS, finish, frame_of, skip
+from workers.logic.variables.step import Ending, ForkSource, Step
 
 _META_FIELDS = ("workflow", "subjects", "parent", "output_mapping", "contract", "simulation", "forked_from")
 
@@ -44,7 +45,7 @@ def started(step: Step, body: JsonObject) -> None:
     simulation.seed(step, str(workflow["name"]))
     given = step.state.variable("", ("input",))
     broken = contracts.broken_promise(_meta(step), "inputs", cast("JsonObject", given))
-    start_arrived(step)
+    step.endings.append(Ending(START, "execution.started", "", None, "answered", {}))
     if broken is not None:
         end(step, "failed", error={"code": "contract_violated", "message": broken})
 
@@ -176,8 +177,8 @@ def end(
             skip(step, request, "execution_ended", why, ended="abandoned")
         elif request.type == "activity.scheduled":
             finish(step, request, None, ended="abandoned")
-    step.endings.clear()
-    step.runnable = {key: None for key in step.runnable if _is_ending(step, key)}
+    # Of what waited for the start only early outputs are left.
+    step.endings = deque(ending for ending in step.endings if ending.key == START)
     step.state.remove(entries.COMPLETION)
     said: JsonObject = {"status": status, "output": output}
     if error is not None:
@@ -187,11 +188,6 @@ def end(
     step.state.end(status)
     step.state.write(entries.FINAL, said)
     step.ended_now = True
-
-
-def _is_ending(step: Step, key: str) -> bool:
-    """Tell whether it is an early output: no request that could be skipped, but a fact."""
-    return cast("Request", step.state.requests.get(key)).type in ENDINGS
 
 
 def finalize(step: Step) -> None:
@@ -214,7 +210,7 @@ def finalize(step: Step) -> None:
         step.caused("execution.finalized", "finalized", data),
     )
     # A run that was ended before it was started could not know its parent.
-    if step.ended_now or step.event.type == "execution.started":
+    if step.ended_now or (step.event.type == "execution.started" and step.part == 1):
         _tell_parent(step, said)
 
 

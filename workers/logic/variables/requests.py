@@ -4,7 +4,7 @@ A request awaits others by their keys, not by node ids: what was known on its ar
 awaited is filled from that very request's answer, however often the node is asked again in between.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import lru_cache
 
@@ -12,17 +12,14 @@ from schemas.errors import Rejection
 from schemas.exact_json import JsonObject, JsonValue, dumps
 from workers.logic.variables import entries
 from workers.logic.variables.awaiting import (
-    OPEN_LOOP,
     Asked,
     LookupPath,
     awaits_of,
-    closed_gate,
     gates_of,
     known_values,
 )
 from workers.logic.variables.open_requests import START, Request
-from workers.logic.variables.references import MISSING, Missing, Path, Reference, descend
-from workers.logic.variables.scope import POINTERS, provider_name, rest_of
+from workers.logic.variables.references import MISSING, Reference
 from workers.logic.variables.step import Ending, Step
 
 SET_VARIABLES = "variables.set"
@@ -91,7 +88,7 @@ def accept(step: Step, asked: Asked, *, also_awaits: Iterable[str] = ()) -> None
     elif must_wait:
         _wait(step, request)
     else:
-        step.runnable[request.key] = None
+        step.runnable[request.key] = {}
 
 
 def _choices(references: Iterable[Reference]) -> tuple[tuple[str, ...], ...]:
@@ -110,10 +107,10 @@ def _wait(step: Step, request: Request) -> None:
         skip(step, request, "execution_ended", "the execution has ended, nothing can be waited for any more")
         return
     size = step.state.save_request(request)
-    _check_held(step, request, size)
+    check_held(step, request, size)
 
 
-def _check_held(step: Step, request: Request, size: int) -> None:
+def check_held(step: Step, request: Request, size: int) -> None:
     if size > step.limits.waiting_bytes:
         raise Rejection(
             "result_too_large",
@@ -144,8 +141,8 @@ def finish(step: Step, request: Request, outputs: JsonObject | None, *, ended: s
     state.close_request(request)
     if request.node_id and not request.superseded and request.type not in ENDINGS:
         note_end(step, request.frame, request.node_id, request.type, ended, before=request.number)
-    frees_domain = first is not None and first.key == request.key
-    step.endings.append(Ending(request, outputs or {}, ended, frees_domain))
+    freed_domain = request.domain if first is not None and first.key == request.key else None
+    step.endings.append(Ending(request.key, request.type, request.frame, freed_domain, ended, outputs or {}))
 
 
 def note_end(step: Step, frame: str, node_id: str, type_: str, ended: str, *, before: int) -> None:
@@ -194,124 +191,3 @@ def answer_with(step: Step, request: Request, type_: str, data: JsonObject, outp
         step.set_last_output({"frame": request.frame, "name": request.node_id})
     step.answer(request, type_, data)
     finish(step, request, {request.node_id: outputs})
-
-
-# -- what an answer sets free
-
-
-def settle(step: Step, run: Callable[[Step, Request], None]) -> None:
-    """Go on until nothing more can run: every answer sets free what waited for it, in order.
-
-    A queue, not a recursion: a thousand requests may hang on each other.
-    Raises `Rejection` for a `variables.set` that could not even run on arrival: it has no node to answer.
-    """
-    while step.endings or step.runnable:
-        if step.endings:
-            _release(step, step.endings.popleft())
-            continue
-        key = next(iter(step.runnable))
-        del step.runnable[key]
-        request = step.state.requests.get(key)
-        if request is None:
-            continue  # an early output that ran just now ended it
-        mark = step.mark()
-        try:
-            run(step, request)
-        except Rejection as rejection:
-            if request.type == SET_VARIABLES and not request.waited:
-                raise
-            step.rollback(mark)
-            fail(step, request, rejection)
-
-
-def start_arrived(step: Step) -> None:
-    """Bind what only `execution.started` could tell, for the requests that came before it."""
-    for request in step.state.requests.waiting_for(START):
-        _unlock(step, request, START, None)
-
-
-def _release(step: Step, ending: Ending) -> None:
-    key = ending.request.key
-    for waiting in step.state.requests.waiting_for(key):
-        _unlock(step, waiting, key, ending)
-    if ending.frees_domain and ending.request.domain is not None:
-        following = step.state.requests.first_in(ending.request.domain)
-        if following is not None:
-            _run_if_free(step, following)
-
-
-def _run_if_free(step: Step, request: Request) -> bool:
-    if request.sent or not step.state.requests.may_run(request):
-        return False
-    step.runnable[request.key] = None
-    return True
-
-
-def _unlock(step: Step, waiting: Request, key: str, ending: Ending | None) -> None:
-    """Give a waiting request what `key` was answered with."""
-    if ending is not None:
-        for after in waiting.gates.get(key, ()):
-            name = after.partition(".")[0]
-            node = step.state.read(entries.node(ending.request.frame, name))
-            # A node's note may be of a later activity than the answer that came now.
-            is_activity = ending.request.type == "activity.scheduled" or ending.request.type in ENDINGS
-            ports = node.get("ports") if is_activity and isinstance(node, dict) else None
-            closed = closed_gate(after, _output_of(step, ending, name), ending.ended, ports)
-            if closed is not None:
-                skip(step, waiting, "port_absent", closed)
-                return
-    bound: JsonObject = {}
-    for text in waiting.awaits.get(key, ()):
-        value = _value_for(step, waiting, text, key, ending)
-        if value is not MISSING:
-            bound[text] = value
-    step.state.take_answer(waiting, key, bound)
-    needless = _not_needed_any_more(step, waiting)
-    for other in needless:
-        step.state.take_answer(waiting, other, {})
-    if _run_if_free(step, waiting):
-        return
-    for other in needless:
-        step.state.save_answer(waiting, other, {})
-    try:
-        _check_held(step, waiting, step.state.save_answer(waiting, key, bound))
-    except Rejection as rejection:
-        fail(step, waiting, rejection)
-
-
-def _not_needed_any_more(step: Step, waiting: Request) -> list[str]:
-    """Return the awaited requests whose paths are only fallbacks of what is known by now not to be null."""
-    state = step.state.requests.waiting(waiting.key)
-    if state is None or not waiting.choices:
-        return []
-    needed: set[str] = set()
-    for paths in waiting.choices:
-        for path in paths:
-            needed.add(path)
-            if state.bound.get(path) is not None:
-                break
-    return [key for key in state.left if key not in waiting.gates and needed.isdisjoint(waiting.awaits[key])]
-
-
-def _output_of(step: Step, ending: Ending, name: str) -> JsonValue | Missing:
-    if ending.request.type in SETTERS:
-        return step.state.variable(ending.request.frame, (name,))
-    return ending.outputs.get(name, MISSING)
-
-
-def _value_for(step: Step, waiting: Request, text: str, key: str, ending: Ending | None) -> JsonValue | Missing:
-    """Return what an answer means for a path: the store as the answer leaves it, or what the answer itself gave."""
-    path = Path(tuple(text.split(".")))
-    root = path.segments[0]
-    if root == "memory" and _awaited_elsewhere(step, waiting, text, key):
-        return MISSING
-    if ending is None or root in POINTERS or root == "memory" or ending.request.type == OPEN_LOOP:
-        return step.lookup_in(waiting.frame)(path)
-    output = _output_of(step, ending, provider_name(path))
-    return output if output is MISSING else descend(output, rest_of(path))
-
-
-def _awaited_elsewhere(step: Step, waiting: Request, text: str, key: str) -> bool:
-    """Tell whether another request of the namespace comes after this one: its result counts."""
-    still = step.state.requests.waiting(waiting.key)
-    return still is not None and any(text in waiting.awaits.get(other, ()) for other in still.left if other != key)

@@ -37,6 +37,8 @@ class ExecutionState:
         self._committed = committed
         self._kept: dict[str, bytes | None] = {}
         self._changes: dict[str, bytes | None] = {}
+        #: Bytes of all that the present event wrote, be it taken back again or not.
+        self.written_bytes = 0
         #: What each change of the present event replaced, in order.
         self._journal: list[tuple[str, object]] = []
         self._begun = self.mark()
@@ -130,6 +132,7 @@ class ExecutionState:
         """Start the changes of one event."""
         self._journal = []
         self._changes = {}
+        self.written_bytes = 0
         self._begun = self.mark()
 
     def mark(self) -> Mark:
@@ -214,6 +217,7 @@ class ExecutionState:
         """Set `entry` to JSON bytes."""
         self._journal.append((entry, self._changes.get(entry, _UNCHANGED)))
         self._changes[entry] = data
+        self.written_bytes += len(data)
         self._index.note(entry)
 
     def remove(self, entry: str) -> None:

@@ -13,6 +13,7 @@ from schemas.exact_json import JsonObject, JsonValue, dumps, is_deeper
 from schemas.identity import derived_id
 from schemas.limits import Limits
 from topics.catalog import Topic
+from topics.codec import encode
 from workers.logic.memory.commands import Rules
 from workers.logic.memory.conversations import Listing
 from workers.logic.memory.items import Item
@@ -67,16 +68,21 @@ class Outgoing(NamedTuple):
     topic: Topic
     key: str
     event: Event
+    #: The event as it is published.
+    value: bytes
 
 
 class Ending(NamedTuple):
-    """A request that has just ended, with the outputs by provided name that others may wait for."""
+    """What others may have waited for: a request that has just ended, or the start of the run."""
 
-    request: Request
-    outputs: JsonObject
+    key: str
+    type: str
+    frame: str
+    #: Where the next one may run now: an address or a namespace.
+    freed_domain: str | None
     ended: str
-    #: The next one at its address or in its namespace may run now.
-    frees_domain: bool
+    #: By provided name.
+    outputs: JsonObject
 
 
 class StepMark(NamedTuple):
@@ -98,9 +104,13 @@ class Step:
     key: UUID
     reads: list[JsonObject] = field(default_factory=list)
     outgoing: list[Outgoing] = field(default_factory=list)
-    #: Keys of the requests that may run, in order.
-    runnable: dict[str, None] = field(default_factory=dict)
+    #: The requests that may run, by key, in order; with the answers that only memory has, by awaited key.
+    runnable: dict[str, Mapping[str, JsonObject]] = field(default_factory=dict)
     endings: deque[Ending] = field(default_factory=deque)
+    #: The how manieth revision this is that the event makes.
+    part: int = 1
+    #: Bytes of what it reads and sends.
+    said_bytes: int = 0
     #: Set when the event was recorded but its content could not be kept: it is dead-lettered as well.
     failure: tuple[str, str] | None = None
     ended_now: bool = False
@@ -118,6 +128,11 @@ class Step:
     def limits(self) -> Limits:
         """Return the limits in force."""
         return self.context.limits
+
+    @property
+    def is_full(self) -> bool:
+        """Tell whether the rest should be left to a further revision."""
+        return self.said_bytes + self.state.written_bytes >= self.limits.step_bytes
 
     def mark(self) -> StepMark:
         """Return the present place, to which `rollback` goes back."""
@@ -140,11 +155,13 @@ class Step:
 
         Raises `Rejection` (`result_too_large`) for paths that would not fit into an answer.
         """
-        if sum(path_bytes(read.path) for read in reads) + len(reads) * READ_BYTES > self.limits.result_bytes:
+        size = sum(path_bytes(read.path) for read in reads) + len(reads) * READ_BYTES
+        if size > self.limits.result_bytes:
             raise Rejection(
                 "result_too_large",
                 f"its {len(reads)} references are too long to record them; reference less",
             )
+        self.said_bytes += size
         noted: list[JsonObject] = [
             {"path": read.path, "found": read.found, "fallback": read.fallback} for read in reads
         ]
@@ -159,7 +176,9 @@ class Step:
 
     def send(self, topic: Topic, key: str, event: Event) -> None:
         """Publish `event` once this revision is committed."""
-        self.outgoing.append(Outgoing(topic, key, event))
+        value = encode(event)
+        self.said_bytes += len(value)
+        self.outgoing.append(Outgoing(topic, key, event, value))
 
     def caused(
         self, type_: str, role: str, data: JsonObject, *, cause: UUID | None = None, subject: str | None = None
