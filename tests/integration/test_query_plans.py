@@ -29,7 +29,7 @@ class Tables(NamedTuple):
     people: Database
 
 
-_LARGE = frozenset({"memory_items", "memory_versions", "memory_outcomes", "executions", "revisions"})
+_LARGE = frozenset({"memory_items", "memory_versions", "memory_outcomes", "executions", "revisions", "rejections"})
 _FILL = (
     """INSERT INTO memory_items (address, version, sequence, type, value, change, changed_at, changed_by, expires_at)
        SELECT format('default/workflow/w/patient/%s/stage', n), 1, 1, 'Json', '1', 'written', now(),
@@ -45,6 +45,9 @@ _FILL = (
          FROM generate_series(1, $1::integer) AS n""",
     """INSERT INTO revisions
        SELECT tenant, execution_id, 1, gen_random_uuid(), '0123456789abcdef', now(), '{}', '{}', '{}' FROM executions""",
+    """INSERT INTO rejections
+       SELECT 'execution-events', 0, n, n, 'malformed', 'm', now() - make_interval(secs => n * 100)
+         FROM generate_series(1, $1::integer) AS n""",
     "INSERT INTO memory_unpublished SELECT address, 1 FROM memory_items",
     "INSERT INTO memory_erasures SELECT address, 1 FROM memory_items",
 )
@@ -90,6 +93,7 @@ _VARIABLES: Mapping[str, Arguments] = {
     "open_executions": _NEW_RUNS,
     "lock_heads": _RUNS,
     "known_events": (_KEYS,),
+    "known_rejections": (["execution-events"] * _MANY, [0] * _MANY, _ONES, _ONES),
     "revisions_of": (_KEYS,),
     "bytes_from": (*_RUNS, _ONES),
     "revisions_from": (*_RUNS, _ONES),
@@ -105,7 +109,7 @@ _VARIABLES: Mapping[str, Arguments] = {
     "hold_revision": ("default", "run-7", 1),
     "inherit_revisions": (*_NEW_RUNS, _RUNS[1], _ONES, [0] * _MANY),
 }
-_RETENTION: Mapping[str, Arguments] = {"delete_executions": (90, 500)}
+_RETENTION: Mapping[str, Arguments] = {"delete_executions": (90, 500), "delete_rejections": (8, 500)}
 #: What people ask.
 _PATIENT = ("default/workflow/w/patient/7/", "default/workflow/w/patient/70", "workflow", "w", "patient", "7")
 _GLOBAL = ("default/workflow/w/-/-/", "default/workflow/w/-/-0", "workflow", "w", "-", "-")

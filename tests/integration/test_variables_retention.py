@@ -4,7 +4,7 @@ import asyncpg
 from pydantic import SecretStr
 
 from workers.runtime.postgres import Database
-from workers.variables.retention import delete_finished
+from workers.variables.retention import delete_finished, delete_refusals
 
 
 async def test_only_what_ended_long_ago_is_deleted_with_its_history(database: str) -> None:
@@ -22,6 +22,25 @@ async def test_only_what_ended_long_ago_is_deleted_with_its_history(database: st
     assert deleted == 45
     assert [row["execution_id"] for row in left] == ["running-0", "young-0", "young-1", "young-2"]
     assert [row["execution_id"] for row in history] == [row["execution_id"] for row in left]
+
+
+async def test_refusals_are_forgotten_in_steps_once_their_records_cannot_come_again(database: str) -> None:
+    async with Database(SecretStr(database), pool_size=2, application_name="test") as opened:
+        async with opened.session() as connection:
+            await connection.execute(
+                """
+                INSERT INTO rejections (topic, partition, record_offset, timestamp_ms, code, message, rejected_at)
+                SELECT 'execution-events', 0, n, n, 'malformed', 'm', now() - make_interval(days => n / 100)
+                  FROM generate_series(0, 1999) AS n
+                """
+            )
+
+        deleted = await delete_refusals(opened, 8)
+
+        async with opened.session() as connection:
+            left = await connection.fetch("SELECT record_offset FROM rejections ORDER BY record_offset")
+    assert deleted == 1200
+    assert [row["record_offset"] for row in left] == list(range(800))
 
 
 async def _insert(connection: asyncpg.Connection, name: str, count: int, *, ended_days_ago: int | None) -> None:

@@ -278,15 +278,6 @@ class BatchProcessor:
         if revisions:
             await self._retry(note, "postgres")
 
-    async def forget_refusals(self, older_than_days: int) -> None:
-        """Forget refusals whose records no topic holds any more. Raises `Stopping`."""
-
-        async def forget() -> None:
-            async with self._database.session() as connection:
-                await store.forget_refusals(connection, older_than_days)
-
-        await self._retry(forget, "postgres")
-
 
 async def _and_tell(work: Awaitable[None], finished: Finished, records: Sequence[ReceivedRecord]) -> None:
     await work

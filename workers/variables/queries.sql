@@ -160,10 +160,6 @@ DELETE FROM executions
  ) AS found
  WHERE executions.tenant = found.tenant AND executions.execution_id = found.execution_id;
 
--- name: forget_rejections
--- Forget refusals whose records cannot come again: they are older than every topic's retention.
-DELETE FROM rejections WHERE rejected_at < clock_timestamp() - make_interval(days => $1);
-
 -- name: hold_revision
 -- Whether an execution has got as far as a revision, the one to fork from. Until the end of the transaction it is not
 -- deleted; this waits for nobody but such a deletion.

@@ -19,3 +19,19 @@ WITH due AS (
     RETURNING 1
 )
 SELECT count(*) FROM heads;
+
+-- name: delete_rejections
+-- Delete some refusals whose records cannot come again: they are older than every topic's retention.
+DELETE FROM rejections
+ USING (
+    SELECT topic, partition, record_offset, timestamp_ms
+      FROM rejections
+     WHERE rejected_at < now() - make_interval(days => $1)
+     ORDER BY rejected_at
+     LIMIT $2
+       FOR UPDATE SKIP LOCKED
+ ) AS step
+ WHERE rejections.topic = step.topic
+   AND rejections.partition = step.partition
+   AND rejections.record_offset = step.record_offset
+   AND rejections.timestamp_ms = step.timestamp_ms;

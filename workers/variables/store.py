@@ -264,11 +264,6 @@ async def drop_unused(connection: Connection, executions: Collection[ExecutionKe
     await connection.execute(_QUERIES["drop_unused_rows"], *_columns(executions))
 
 
-async def forget_refusals(connection: Connection, older_than_days: int) -> None:
-    """Forget refusals of records that cannot come again."""
-    await connection.execute(_QUERIES["forget_rejections"], older_than_days)
-
-
 async def database_now(connection: Connection) -> datetime:
     """Return the database's clock."""
     now: datetime = await connection.fetchval(_QUERIES["database_now"])

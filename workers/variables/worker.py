@@ -25,7 +25,7 @@ from workers.variables.application import VariablesApp, build_app, group_of, reg
 from workers.variables.batch import BatchProcessor
 from workers.variables.driver import Fetch, FetchConsumer, broker_error
 from workers.variables.reading import INPUTS
-from workers.variables.retention import delete_finished
+from workers.variables.retention import delete_finished, delete_refusals
 from workers.variables.store import Lane
 
 WORKER = "variables"
@@ -172,13 +172,13 @@ class _Session:
             looks += 1
             await self._processor.evict(self._settings.ended_grace_s)
             if looks % _LOOKS_PER_FORGETTING == 0:
-                await self._processor.forget_refusals(self._settings.outcome_retention_days)
-                await self._delete_finished()
+                await self._delete_old()
 
-    async def _delete_finished(self) -> None:
-        days = self._settings.execution_retention_days
-        action = partial(delete_finished, self._database, days)
-        deleted = await retry(action, name="postgres", health=self._health, stop=self._stop)
+    async def _delete_old(self) -> None:
+        refusals = partial(delete_refusals, self._database, self._settings.outcome_retention_days)
+        await retry(refusals, name="postgres", health=self._health, stop=self._stop)
+        executions = partial(delete_finished, self._database, self._settings.execution_retention_days)
+        deleted = await retry(executions, name="postgres", health=self._health, stop=self._stop)
         if deleted:
             batch_logger(WORKER).info("finished executions deleted", action="retention", executions=deleted)
 
