@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from tests.support.edge import assert_whole, completed, edge, started
+from tests.support.edge import Edge, Worker, assert_whole, completed, edge, started
 
 #: The end of a recovery as a busy machine has it: the agent is not at its queue before the rebalance is over, and
 #: there is time to fetch between the last seek and the moment when Faust clears the queues and says it is over.
@@ -52,36 +52,31 @@ FetchConsumer.perform_seek = seek_and_go_on
 """
 
 
+async def recovered(edge: Edge, prelude: str) -> Worker:
+    """Let a worker recover what a killed one left, and do the rest; `prelude` is how its recovery goes."""
+    events = [started("run"), *(completed("run", f"step-{number}", value=number) for number in range(5))]
+    await edge.publish(events[:3])
+    first = await edge.start_worker()
+    await edge.drained()
+    await first.kill()
+    await edge.publish(events[3:])
+    second = await edge.start_worker(prelude=prelude)
+    await edge.drained()
+    await assert_whole(edge, events)
+    return second
+
+
 async def test_a_fetch_of_a_recovery_that_is_dropped_is_read_again(
     kafka_bootstrap_servers: str, database: str, topic_prefix: str, tmp_path: Path
 ) -> None:
     async with edge(kafka_bootstrap_servers, database, topic_prefix, tmp_path) as variables:
-        events = [started("run"), *(completed("run", f"step-{number}", value=number) for number in range(5))]
-        await variables.publish(events[:3])
-        first = await variables.start_worker()
-        await variables.drained()
-        await first.kill()
-        await variables.publish(events[3:])
+        worker = await recovered(variables, _OVERTAKEN)
 
-        second = await variables.start_worker(prelude=_OVERTAKEN)
-        await variables.drained()
-
-        assert "overtaken" in second.lines()
-        await assert_whole(variables, events)
+        assert "overtaken" in worker.lines()
 
 
 async def test_a_fetch_that_meets_the_end_of_a_recovery_is_processed(
     kafka_bootstrap_servers: str, database: str, topic_prefix: str, tmp_path: Path
 ) -> None:
     async with edge(kafka_bootstrap_servers, database, topic_prefix, tmp_path) as variables:
-        events = [started("run"), *(completed("run", f"step-{number}", value=number) for number in range(5))]
-        await variables.publish(events[:3])
-        first = await variables.start_worker()
-        await variables.drained()
-        await first.kill()
-        await variables.publish(events[3:])
-
-        await variables.start_worker(prelude=_BUSY)
-        await variables.drained()
-
-        await assert_whole(variables, events)
+        await recovered(variables, _BUSY)

@@ -205,18 +205,7 @@ async def _watch(settings: Settings, address: str | None, tenant: str, start: St
         say_that_it_watches("all items" if address is None else address)
         async for received in subscriber:
             if _is_news(received, tenant, once):
-                _show_change(received, json=json)
-
-
-def _show_change(received: Received, *, json: bool) -> None:
-    event = received.event
-    assert event is not None
-    if json:
-        show_json_line(event.data)
-        return
-    change = received.data
-    assert isinstance(change, MemoryChanged)
-    say(change_line(change))
+                _show(received, json=json)
 
 
 @app.command("conflicts")
@@ -242,29 +231,30 @@ async def _conflicts(settings: Settings, tenant: str, limit: int, *, follow: boo
         kept.sort(key=lambda received: received.record.timestamp_ms)
         known = [received for received in kept if _is_news(received, tenant, once)]
         for received in known[-limit:]:
-            _show_conflict(received, json=json)
+            _show(received, json=json)
         if not known and not json and not follow:
             say("no races yet")
         if follow:
             say_that_it_watches("for races")
             async for received in subscriber:
                 if _is_news(received, tenant, once):
-                    _show_conflict(received, json=json)
+                    _show(received, json=json)
 
 
 def _is_news(received: Received, tenant: str, once: Once) -> bool:
     return received.event is not None and received.event.tenant == tenant and once.is_new(received.event)
 
 
-def _show_conflict(received: Received, *, json: bool) -> None:
-    event = received.event
+def _show(received: Received, *, json: bool) -> None:
+    event, data = received.event, received.data
     assert event is not None
     if json:
         show_json_line(event.data)
-        return
-    conflict = received.data
-    assert isinstance(conflict, MemoryConflictDetected)
-    say(conflict_line(conflict, received.record.time))
+    elif isinstance(data, MemoryChanged):
+        say(change_line(data))
+    else:
+        assert isinstance(data, MemoryConflictDetected)
+        say(conflict_line(data, received.record.time))
 
 
 def _address(item: str, tenant: str, workflow: str | None, subject: str | None) -> str:

@@ -6,7 +6,6 @@ from typing import cast
 
 from schemas.errors import Rejection
 from schemas.exact_json import JsonObject, JsonValue, dumps
-from schemas.names import check_name
 from workers.logic.variables import entries
 from workers.logic.variables.awaiting import Asked
 from workers.logic.variables.bodies import template_of
@@ -18,12 +17,13 @@ from workers.logic.variables.requests import (
     SET_VARIABLES,
     SETTERS,
     accept,
-    after_of,
     finish,
     frame_of,
     lookup_of,
+    named_node,
     note_end,
     sent,
+    take_in,
 )
 from workers.logic.variables.step import Step
 
@@ -36,19 +36,7 @@ _ERROR_CHARACTERS = 1000
 
 def scheduled(step: Step, body: JsonObject) -> None:
     """Take in a request for an activity's inputs; the activity is outstanding until its completion."""
-    activity_id = str(body["activity_id"])
-    check_name(activity_id, "the activity id", step.limits)
-    accept(
-        step,
-        Asked(
-            type=SCHEDULED,
-            node_id=activity_id,
-            frame=frame_of(body),
-            body=body,
-            references=template_of(body.get("inputs") or {}).references,
-            after=after_of(body),
-        ),
-    )
+    take_in(step, body, template_of(body.get("inputs") or {}).references)
 
 
 def ready(step: Step, request: Request) -> None:
@@ -67,11 +55,9 @@ def ready(step: Step, request: Request) -> None:
 
 def completed(step: Step, body: JsonObject, before: int | None = None) -> None:
     """Store an output: flat under the activity's id, or where `output_mapping` says, all or nothing."""
-    activity_id = str(body["activity_id"])
-    check_name(activity_id, "the activity id", step.limits)
     store_output(
         step,
-        activity_id,
+        named_node(step, body),
         frame_of(body),
         body["output"],
         mapping=cast("JsonObject | None", body.get("output_mapping")),
@@ -208,9 +194,7 @@ def end_activity(
 
 def failed(step: Step, body: JsonObject, before: int | None = None) -> None:
     """Note a failure: references to the activity are null, what waited for it goes on or is skipped."""
-    activity_id = str(body["activity_id"])
-    check_name(activity_id, "the activity id", step.limits)
-    fail_activity(step, activity_id, frame_of(body), before, error=body["error"])
+    fail_activity(step, named_node(step, body), frame_of(body), before, error=body["error"])
 
 
 def fail_activity(
@@ -241,8 +225,7 @@ def refuse(step: Step, body: JsonObject, rejection: Rejection) -> None:
 
     Raises `Rejection` where nobody can be answered: it is the node's own name that is wrong.
     """
-    node_id = str(body.get("activity_id") or body["node_id"])
-    check_name(node_id, "the node id", step.limits)
+    node_id = named_node(step, body)
     frame = frame_of(body)
     data: JsonObject = {"node_id": node_id}
     if "activity_id" in body:

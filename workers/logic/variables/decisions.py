@@ -1,8 +1,6 @@
 """Condition nodes: which way a run goes, with every value that was compared (seed 000)."""
 
 from schemas.exact_json import JsonObject, JsonValue
-from schemas.names import check_name
-from workers.logic.variables.awaiting import Asked
 from workers.logic.variables.condition_tree import Condition
 from workers.logic.variables.conditions import (
     Branch,
@@ -13,32 +11,19 @@ from workers.logic.variables.conditions import (
     references_of,
 )
 from workers.logic.variables.open_requests import Request
-from workers.logic.variables.requests import accept, after_of, answer_with, frame_of, lookup_of
+from workers.logic.variables.requests import answer_with, lookup_of, take_in
 from workers.logic.variables.step import Step
 
 
 def asked(step: Step, body: JsonObject) -> None:
     """Take in `condition.evaluate`; it waits for every node that any of its conditions references."""
-    node_id = str(body["node_id"])
-    check_name(node_id, "the node id", step.limits)
     question = _question(body)
     conditions = (
         [branch.condition for branch in question if branch.condition is not None]
         if isinstance(question, tuple)
         else [question]
     )
-    references = tuple(reference for condition in conditions for reference in references_of(condition))
-    accept(
-        step,
-        Asked(
-            type=step.event.type,
-            node_id=node_id,
-            frame=frame_of(body),
-            body=body,
-            references=references,
-            after=after_of(body),
-        ),
-    )
+    take_in(step, body, tuple(reference for condition in conditions for reference in references_of(condition)))
 
 
 def _question(body: JsonObject) -> Condition | tuple[Branch, ...]:

@@ -10,14 +10,13 @@ from typing import Final, cast
 
 from schemas.errors import Rejection
 from schemas.exact_json import JsonObject
-from schemas.names import check_name
 from workers.logic.variables import activities, lifecycle
-from workers.logic.variables.awaiting import START_ROOTS, Asked
+from workers.logic.variables.awaiting import START_ROOTS
 from workers.logic.variables.bodies import template_of
 from workers.logic.variables.mapping import parse_target
 from workers.logic.variables.open_requests import Request
 from workers.logic.variables.references import MISSING
-from workers.logic.variables.requests import accept, finish, frame_of
+from workers.logic.variables.requests import finish, frame_of, named_node, take_in
 from workers.logic.variables.step import Step
 
 #: In whose order those run that wait for the start; no address and no scratchpad namespace is called so.
@@ -71,24 +70,12 @@ def _needs_start(step: Step, body: JsonObject, mapping: JsonObject) -> bool:
 
 def _hold(step: Step, body: JsonObject) -> None:
     """Keep it whole. Raises `Rejection` for what could not be kept after the start either."""
-    node_id = str(body.get("activity_id") or body["node_id"])
-    check_name(node_id, "the activity id", step.limits)
+    node_id = named_node(step, body)
     if "output" in body:
         activities.check_output(step, node_id, body["output"])
     targets = [
         *cast("JsonObject", body.get("output_mapping") or {}),
         *cast("JsonObject", body.get("variables") or {}),
     ]
-    accept(
-        step,
-        Asked(
-            type=step.event.type,
-            node_id=node_id,
-            frame=frame_of(body),
-            body=body,
-            references=(),
-            provides=tuple(dict.fromkeys((node_id, *(parse_target(target, step.limits)[0] for target in targets)))),
-            domain=_DOMAIN,
-            needs_start=True,
-        ),
-    )
+    set_names = (parse_target(target, step.limits)[0] for target in targets)
+    take_in(step, body, (), provides=tuple(dict.fromkeys((node_id, *set_names))), domain=_DOMAIN, needs_start=True)

@@ -195,15 +195,9 @@ def finalize(step: Step) -> None:
     said = cast("JsonObject", step.state.read(entries.FINAL))
     data: JsonObject = {**said, "revision": step.state.revision, "late": not step.ended_now}
     if step.state.simulated:
-        _say_effects(step, data)
-    variables = step.state.all_variables()
-    encoded = dumps(variables)
-    if len(encoded) <= step.limits.final_variables_bytes:
-        data["variables"] = variables
-    else:
-        data["variables_bytes"] = len(encoded)
-        data["variables_sha256"] = sha256(encoded).hexdigest()
-        data["variables_at"] = f"tally execution show {step.state.key.execution_id} --at {step.state.revision}"
+        effects = simulation.effects_of(step.state)
+        _say_or_measure(step, data, "effects", effects, step.limits.result_bytes)
+    _say_or_measure(step, data, "variables", step.state.all_variables(), step.limits.final_variables_bytes)
     step.send(
         Topic.VARIABLE_UPDATES,
         step.state.key.execution_id,
@@ -214,15 +208,15 @@ def finalize(step: Step) -> None:
         _tell_parent(step, said)
 
 
-def _say_effects(step: Step, data: JsonObject) -> None:
-    effects = simulation.effects_of(step.state)
-    encoded = dumps(effects)
-    if len(encoded) <= step.limits.result_bytes:
-        data["effects"] = effects
+def _say_or_measure(step: Step, data: JsonObject, name: str, value: JsonValue, most_bytes: int) -> None:
+    """Say a value, or where it is too large its size and digest, and how to fetch it."""
+    encoded = dumps(value)
+    if len(encoded) <= most_bytes:
+        data[name] = value
     else:
-        data["effects_bytes"] = len(encoded)
-        data["effects_sha256"] = sha256(encoded).hexdigest()
-        data["effects_at"] = f"tally execution show {step.state.key.execution_id} --at {step.state.revision}"
+        data[f"{name}_bytes"] = len(encoded)
+        data[f"{name}_sha256"] = sha256(encoded).hexdigest()
+        data[f"{name}_at"] = f"tally execution show {step.state.key.execution_id} --at {step.state.revision}"
 
 
 def _tell_parent(step: Step, said: Mapping[str, JsonValue]) -> None:

@@ -7,10 +7,9 @@ from schemas.exact_json import JsonObject, JsonValue, dumps
 from schemas.names import check_name
 from workers.logic.variables import entries
 from workers.logic.variables.activities import SCHEDULED
-from workers.logic.variables.awaiting import Asked
 from workers.logic.variables.open_requests import Request
 from workers.logic.variables.references import MISSING, Lookup, Missing, Path, Read, Reference, descend
-from workers.logic.variables.requests import accept, after_of, answer_with, finish, frame_of, lookup_of
+from workers.logic.variables.requests import answer_with, finish, frame_of, lookup_of, take_in
 from workers.logic.variables.step import Step
 from workers.logic.variables.templates import Template, parse_template
 
@@ -20,22 +19,10 @@ _CLOSED_LOOP = "foreach.close"
 
 def join_asked(step: Step, body: JsonObject) -> None:
     """Take in `parallel.join`: it waits for the branches that are outstanding."""
-    node_id = str(body["node_id"])
     variable = str(body.get("output_variable") or DEFAULT_OUTPUT_VARIABLE)
-    check_name(node_id, "the node id", step.limits)
     check_name(variable, "the output variable", step.limits)
-    accept(
-        step,
-        Asked(
-            type=step.event.type,
-            node_id=node_id,
-            frame=frame_of(body),
-            body=body,
-            references=tuple(Reference((path,)) for path in _branches(body)),
-            after=after_of(body),
-            provides=tuple(dict.fromkeys((node_id, variable))),
-        ),
-    )
+    branches = tuple(Reference((path,)) for path in _branches(body))
+    take_in(step, body, branches, provides=tuple(dict.fromkeys((str(body["node_id"]), variable))))
 
 
 def _branches(body: JsonObject) -> list[Path]:
@@ -64,28 +51,14 @@ def join(step: Step, request: Request) -> None:
 
 def open_asked(step: Step, body: JsonObject) -> None:
     """Take in `foreach.open`: it waits for its collection and for what its input mapping references outside."""
-    node_id = str(body["node_id"])
     item_variable = str(body["item_variable"])
-    check_name(node_id, "the node id", step.limits)
     check_name(item_variable, "the item variable", step.limits)
     mapped = (
         tuple(path for path in reference.paths if path.segments[0] != item_variable)
         for reference in _inputs(body).references
     )
-    accept(
-        step,
-        Asked(
-            type=step.event.type,
-            node_id=node_id,
-            frame=frame_of(body),
-            body=body,
-            references=(
-                *parse_template(body["collection"]).references,
-                *(Reference((path,)) for outside in mapped for path in outside),
-            ),
-            after=after_of(body),
-        ),
-    )
+    outside = (Reference((path,)) for paths in mapped for path in paths)
+    take_in(step, body, (*parse_template(body["collection"]).references, *outside))
 
 
 def _inputs(body: JsonObject) -> Template:
@@ -139,20 +112,8 @@ def _clear_iterations(step: Step, frame: str, node_id: str) -> None:
 def close_asked(step: Step, body: JsonObject) -> None:
     """Take in `foreach.close`: it waits for everything outstanding in the loop's iterations."""
     node_id = str(body["node_id"])
-    check_name(node_id, "the node id", step.limits)
-    frame = frame_of(body)
-    accept(
-        step,
-        Asked(
-            type=step.event.type,
-            node_id=node_id,
-            frame=frame,
-            body=body,
-            references=(Reference((Path((node_id,)),)),),
-            after=after_of(body),
-        ),
-        also_awaits=step.state.requests.in_loop(entries.loop_frames(frame, node_id)),
-    )
+    within = step.state.requests.in_loop(entries.loop_frames(frame_of(body), node_id))
+    take_in(step, body, (Reference((Path((node_id,)),)),), also_awaits=within)
 
 
 def close_loop(step: Step, request: Request) -> None:

@@ -9,24 +9,20 @@ from schemas.address import Scope
 from schemas.envelope import Event
 from schemas.errors import Rejection
 from schemas.exact_json import JsonObject, JsonValue
-from schemas.names import check_name
 from topics.catalog import Topic
 from workers.logic.memory.commands import item_address
 from workers.logic.memory.conversations import record_address, records_address
 from workers.logic.memory.timestamps import timestamp
 from workers.logic.variables import entries, simulation
-from workers.logic.variables.awaiting import Asked
 from workers.logic.variables.bodies import template_of
 from workers.logic.variables.open_requests import Request
 from workers.logic.variables.requests import (
-    accept,
-    after_of,
     answer_with,
     fail,
-    frame_of,
     lookup_of,
     sent,
     skip,
+    take_in,
     wait_for_turn,
 )
 from workers.logic.variables.step import SOURCE, Step
@@ -45,23 +41,15 @@ _VERSION_DIGITS = 18
 
 def asked(step: Step, body: JsonObject) -> None:
     """Take in a memory or conversation request."""
-    node_id = str(body["node_id"])
-    check_name(node_id, "the node id", step.limits)
     step.template = _template(body)
     is_conversation = step.event.type.startswith("conversation.")
     needs_start = is_conversation or body.get("scope") == "workflow" or isinstance(body.get("subject"), str)
-    accept(
+    take_in(
         step,
-        Asked(
-            type=step.event.type,
-            node_id=node_id,
-            frame=frame_of(body),
-            body=body,
-            references=step.template.references,
-            after=after_of(body),
-            domain=_domain_on_arrival(step, body, needs_start=needs_start),
-            needs_start=needs_start,
-        ),
+        body,
+        step.template.references,
+        domain=_domain_on_arrival(step, body, needs_start=needs_start),
+        needs_start=needs_start,
         also_awaits=_records_being_changed(step) if step.event.type == _LIST_RECORDS else (),
     )
 

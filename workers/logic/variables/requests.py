@@ -10,6 +10,7 @@ from functools import lru_cache
 
 from schemas.errors import Rejection
 from schemas.exact_json import JsonObject, JsonValue, dumps
+from schemas.names import check_name
 from workers.logic.variables import entries
 from workers.logic.variables.awaiting import (
     Asked,
@@ -48,6 +49,39 @@ def after_of(body: Mapping[str, JsonValue]) -> tuple[str, ...]:
     if after is None:
         return ()
     return tuple(map(str, after)) if isinstance(after, list) else (str(after),)
+
+
+def take_in(
+    step: Step,
+    body: JsonObject,
+    references: tuple[Reference, ...],
+    *,
+    provides: tuple[str, ...] = (),
+    domain: str | None = None,
+    needs_start: bool = False,
+    also_awaits: Iterable[str] = (),
+) -> None:
+    """Take in the present event as a request of the node that it names. Raises `Rejection`, as `accept` does."""
+    asked = Asked(
+        type=step.event.type,
+        node_id=named_node(step, body),
+        frame=frame_of(body),
+        body=body,
+        references=references,
+        after=after_of(body),
+        provides=provides,
+        domain=domain,
+        needs_start=needs_start,
+    )
+    accept(step, asked, also_awaits=also_awaits)
+
+
+def named_node(step: Step, body: JsonObject) -> str:
+    """Return the node or activity that a body names. Raises `Rejection` (`name_invalid`)."""
+    field, what = ("activity_id", "the activity id") if "activity_id" in body else ("node_id", "the node id")
+    node_id = str(body[field])
+    check_name(node_id, what, step.limits)
+    return node_id
 
 
 def accept(step: Step, asked: Asked, *, also_awaits: Iterable[str] = ()) -> None:

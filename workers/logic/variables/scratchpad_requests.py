@@ -3,12 +3,11 @@
 from collections.abc import Iterator, Mapping
 
 from schemas.exact_json import JsonObject, JsonValue
-from schemas.names import check_name
 from workers.logic.variables import entries, scratchpad
-from workers.logic.variables.awaiting import Asked, scratchpad_domain
+from workers.logic.variables.awaiting import scratchpad_domain
 from workers.logic.variables.open_requests import Request
 from workers.logic.variables.references import MISSING, Path
-from workers.logic.variables.requests import accept, after_of, finish, frame_of, lookup_of
+from workers.logic.variables.requests import finish, lookup_of, take_in
 from workers.logic.variables.scratchpad import DEFAULT_NAMESPACE, Effect, parse_value
 from workers.logic.variables.state import ExecutionState
 from workers.logic.variables.step import Step
@@ -19,21 +18,8 @@ _STORING = frozenset({"scratchpad.write", "scratchpad.append"})
 
 def asked(step: Step, body: JsonObject) -> None:
     """Take in a scratchpad request; it waits for the namespace's requests before it."""
-    node_id = str(body["node_id"])
-    check_name(node_id, "the node id", step.limits)
     references = _template(body).references if step.event.type in _STORING else ()
-    accept(
-        step,
-        Asked(
-            type=step.event.type,
-            node_id=node_id,
-            frame=frame_of(body),
-            body=body,
-            references=references,
-            after=after_of(body),
-            domain=scratchpad_domain(_namespace(body)),
-        ),
-    )
+    take_in(step, body, references, domain=scratchpad_domain(_namespace(body)))
 
 
 def _template(body: JsonObject) -> Template:
