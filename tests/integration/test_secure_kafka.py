@@ -1,6 +1,7 @@
 """A Kafka with TLS and SASL: the same settings work for commands, workers and the client."""
 
 import asyncio
+import re
 import sys
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
@@ -9,7 +10,6 @@ import pytest
 import pytest_asyncio
 
 from schemas.envelope import Event
-from schemas.errors import DependencyDown
 from schemas.exact_json import JsonObject
 from schemas.memory import MemoryWritten
 from tests.support.secure_kafka import environment, secure_kafka
@@ -78,26 +78,36 @@ async def test_every_protocol_works_for_commands_workers_and_the_client(protocol
             assert len(await admin.create(partitions=1, replication=1)) == len(CATALOG)
 
 
-@pytest.mark.parametrize(
-    ("protocol", "wrong", "why"),
-    [
-        ("SASL_PLAINTEXT", {"SASL_PASSWORD": "battery-staple"}, "see TALLY_KAFKA_SASL_USERNAME"),
-        ("SASL_SSL", {"SASL_PASSWORD": "battery-staple"}, "see TALLY_KAFKA_SASL_USERNAME"),
-        ("SASL_SSL", {"SASL_MECHANISM": "PLAIN"}, "see TALLY_KAFKA_SASL_USERNAME"),
-        ("SASL_SSL", {"TLS_CA_FILE": "client.pem"}, "see TALLY_KAFKA_TLS_CA_FILE"),
-        ("SSL", {"TLS_CERT_FILE": "server.pem", "TLS_KEY_FILE": "server.key"}, "see TALLY_KAFKA_SECURITY_PROTOCOL"),
-        ("SSL", {"SECURITY_PROTOCOL": "PLAINTEXT"}, "see TALLY_KAFKA_SECURITY_PROTOCOL"),
-        ("SASL_PLAINTEXT", {"SECURITY_PROTOCOL": "SASL_SSL"}, "see TALLY_KAFKA_SECURITY_PROTOCOL"),
-    ],
+#: Protocol, what is set wrongly, and what the command says to look at.
+REFUSALS: tuple[tuple[str, Mapping[str, str], str], ...] = (
+    ("SASL_PLAINTEXT", {"SASL_PASSWORD": "battery-staple"}, "SASL_USERNAME"),
+    ("SASL_SSL", {"SASL_PASSWORD": "battery-staple"}, "SASL_USERNAME"),
+    ("SASL_SSL", {"SASL_MECHANISM": "PLAIN"}, "SASL_USERNAME"),
+    ("SASL_SSL", {"TLS_CA_FILE": "client.pem"}, "TLS_CA_FILE"),
+    ("SSL", {"TLS_CERT_FILE": "server.pem", "TLS_KEY_FILE": "server.key"}, "SECURITY_PROTOCOL"),
+    ("SSL", {"SECURITY_PROTOCOL": "PLAINTEXT"}, "SECURITY_PROTOCOL"),
+    ("SASL_PLAINTEXT", {"SECURITY_PROTOCOL": "SASL_SSL"}, "SECURITY_PROTOCOL"),
 )
-async def test_a_broker_that_refuses_is_not_said_to_be_silent(
-    protocols: ByProtocol, protocol: str, wrong: Mapping[str, str], why: str
-) -> None:
+
+
+async def test_a_broker_that_refuses_is_not_said_to_be_silent(protocols: ByProtocol) -> None:
+    said = await asyncio.gather(*(said_of(protocols, protocol, wrong) for protocol, wrong, _ in REFUSALS))
+
+    for (_, _, variable), line in zip(REFUSALS, said, strict=True):
+        assert re.match(f"tally: Kafka at 127.0.0.1:[0-9]+ refuses the connection .*; see TALLY_KAFKA_{variable}", line)
+        assert "battery-staple" not in line
+
+
+async def said_of(protocols: ByProtocol, protocol: str, wrong: Mapping[str, str]) -> str:
+    """Ask in a process of its own: the library leaves sockets open where a broker ends a TLS session early."""
     beside = Path(protocols["SSL"]["TALLY_KAFKA_TLS_CA_FILE"]).parent
     changes = {f"TALLY_KAFKA_{name}": str(beside / value) if "FILE" in name else value for name, value in wrong.items()}
-    settings = settings_of({**protocols[protocol], **changes})
-
-    with pytest.raises(DependencyDown, match=f"^Kafka at 127.0.0.1:[0-9]+ refuses the connection .*{why}") as caught:
-        await TopicAdmin(settings.kafka()).__aenter__()
-
-    assert "battery-staple" not in str(caught.value)
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "workers", "topics", "check"),
+        cwd=REPOSITORY,
+        env=environment({**protocols[protocol], **changes}),
+        stderr=asyncio.subprocess.PIPE,
+    )
+    _, said = await asyncio.wait_for(process.communicate(), 60)
+    assert process.returncode == 3
+    return said.decode()
