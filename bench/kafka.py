@@ -14,7 +14,7 @@ from topics.catalog import Topic
 from topics.publisher import Publisher
 from topics.records import Record
 
-_POLL_S = 0.01
+_POLL_S = 0.05
 _DEADLINE_S = 600.0
 _FILL = 2000
 

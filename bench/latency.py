@@ -33,7 +33,6 @@ async def measure(servers: Servers, options: Options, maximum: float | None) -> 
         await process.process.start()
         stack.push_async_callback(process.process.stop)
         writes = Writes("ours", _ITEMS)
-        writes.take(1)
         raw_topic = await bench.make_topic("latency")
         results = bench.settings.kafka().wire_name(Topic.MEMORY_RESULTS)
         await _warm_up(bench, writes, process)
@@ -64,10 +63,11 @@ def _row(name: str, work: str, ours: list[list[float]], raw: list[list[float]], 
 
 
 async def _warm_up(bench: Bench, writes: Writes, process: Measured) -> None:
-    """Wait until the worker answers."""
+    """Write every item once, and wait until the worker has answered."""
+    first = writes.take(_ITEMS)
     async with kafka.publisher(bench) as publisher, kafka.log_end(bench, Topic.MEMORY_RESULTS) as done:
-        await kafka.fill(publisher, [writes.record(write) for write in writes.take(500)])
-        await done.wait_for(500)
+        await kafka.fill(publisher, [writes.record(write) for write in first])
+        await done.wait_for(len(first))
     assert process.process.running, "the worker answered just now"
 
 

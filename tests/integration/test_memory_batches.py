@@ -23,7 +23,7 @@ from workers.memory.intake import take_in
 from workers.memory.publication import Publication
 from workers.memory.sweep import Sweep
 from workers.runtime.health import Health
-from workers.runtime.postgres import BY_KEY, Database
+from workers.runtime.postgres import BY_KEY, Connection, Database
 
 RETENTION = timedelta(days=8)
 
@@ -95,13 +95,81 @@ async def test_a_worker_whose_partition_another_moved_rolls_back_and_looks_again
     await zombie.apply(record(events[0], 0))
     await successor.apply(record(events[1], 1))
 
-    with pytest.raises(Fenced, match="was left at 1 and is at 2"):
+    with pytest.raises(Fenced, match=r"one_outcome_per_command|someone else changed 1 of 1"):
         await zombie.apply(record(events[1], 1), record(events[2], 2))
     committed = await zombie.apply(record(events[1], 1), record(events[2], 2))
 
     assert (committed.applied, committed.replayed) == (1, 1)
     (item,) = await _rows(opened, "SELECT version FROM memory_items")
     assert item["version"] == 3
+
+
+async def test_a_worker_that_was_overtaken_on_its_position_alone_writes_nothing(opened: Database) -> None:
+    zombie, successor = Worker(opened), Worker(opened)
+    await zombie.apply(record(memory_event("memory.read", type="Integer"), 0))
+    await successor.apply(record(memory_event("memory.read", type="Integer"), 1))
+
+    with pytest.raises(Fenced, match="someone else changed 1 of 1 positions"):
+        await zombie.apply(record(memory_event("memory.read", type="Integer"), 2))
+
+    (found,) = await _rows(opened, "SELECT count(*) AS outcomes FROM memory_outcomes")
+    assert found["outcomes"] == 2
+
+
+async def until_applied(worker: Worker, theirs: ReceivedRecord) -> Committed:
+    while True:
+        try:
+            return await worker.apply(theirs)
+        except Fenced:
+            continue
+
+
+class Overtaken(MemoryBatches):
+    """Lets another worker have its way between deciding and writing."""
+
+    async def apply_after(self, other: Worker, theirs: ReceivedRecord, ours: ReceivedRecord) -> Committed:
+        meanwhile: list[asyncio.Task[Committed]] = []
+        plain = store.write_batch
+
+        async def overtaken(connection: Connection, writes: store.Writes) -> None:
+            if not meanwhile:
+                meanwhile.append(asyncio.create_task(until_applied(other, theirs)))
+                # Under locks the other one waits for us.
+                await asyncio.wait(meanwhile, timeout=0.5)
+            await plain(connection, writes)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(store, "write_batch", overtaken)
+            try:
+                return await self.apply(take_in([ours], RULES), {})
+            finally:
+                await meanwhile[0]
+
+
+async def test_a_batch_that_was_overtaken_is_decided_again_and_then_cannot_be(opened: Database) -> None:
+    ours = Overtaken(opened, RULES, group="test.memory", outcome_retention=RETENTION)
+    other = Worker(opened)
+    numbers = count()
+
+    def write() -> ReceivedRecord:
+        """In a partition of its own, as records without a key are: only the item is shared."""
+        return record(memory_event("memory.update", type="Integer", operation="increment"), next(numbers))._replace(
+            partition=next(numbers)
+        )
+
+    await other.apply(write())
+    lost = write()
+    with pytest.raises(Fenced, match=r"someone else changed 1 of 1 items|one_row_per_version"):
+        await ours.apply_after(other, write(), lost)
+    again = await ours.apply_after(other, write(), lost)
+
+    assert (again.applied, again.replayed) == (1, 0)
+    versions = await _rows(opened, "SELECT version, value FROM memory_versions ORDER BY version")
+    assert [(row["version"], row["value"]) for row in versions] == [(n, str(n).encode()) for n in (1, 2, 3, 4)]
+    (outcomes,) = await _rows(
+        opened, "SELECT count(*) AS all, count(DISTINCT command_key) AS keys FROM memory_outcomes"
+    )
+    assert (outcomes["all"], outcomes["keys"]) == (4, 4)
 
 
 async def test_a_topic_that_was_made_anew_is_applied_from_its_start(opened: Database) -> None:

@@ -35,16 +35,15 @@ def memory_acknowledged_before_published() -> None:
 def memory_without_known_commands() -> None:
     """A command that comes again is decided again, and its first outcome overwritten."""
     from workers.memory import store
-    from workers.memory.store import Known
+    from workers.memory.store import StoredOutcome
 
-    read_known = store.read_known
     query = store._QUERIES["write_batch"]
-    place = query.index("RETURNING 1\n)\nSELECT")
-    again = "ON CONFLICT (command_key) DO UPDATE SET outcome = excluded.outcome, conflict = excluded.conflict\n    "
+    place = query.index("), erased AS (")
+    again = "ON CONFLICT (command_key) DO UPDATE SET outcome = excluded.outcome, conflict = excluded.conflict\n"
     queries = {**store._QUERIES, "write_batch": query[:place] + again + query[place:]}
 
-    async def know_nothing(connection: Any, keys: Sequence[UUID]) -> Known:
-        return Known((await read_known(connection, keys)).now, {})
+    async def know_nothing(_connection: Any, _keys: Sequence[UUID]) -> dict[UUID, StoredOutcome]:
+        return {}
 
     store._QUERIES = queries  # type: ignore[misc]
     store.read_known = know_nothing
@@ -79,8 +78,8 @@ def memory_silent_about_lost_updates() -> None:
     cast("Any", decide).seen_before_a_loss = lambda *_: None
 
 
-def memory_condition_checked_before_the_lock() -> None:
-    """A conditional write is let through when it is one version behind, as a check before the lock would do."""
+def memory_condition_checked_on_an_old_version() -> None:
+    """A conditional write is let through when it is one version behind, as a check on what was read long ago would do."""
     from workers.logic.memory import decide
 
     live_version = decide.live_version
@@ -95,8 +94,8 @@ def memory_condition_checked_before_the_lock() -> None:
     decide._write = almost
 
 
-def memory_conversation_read_before_the_lock() -> None:
-    """A message is put to the list as it was one message ago, as a read before the lock gives it, now and then."""
+def memory_conversation_read_one_message_late() -> None:
+    """A message is put to the list as it was one message ago, as an old read gives it, now and then."""
     from workers.logic.memory import decide
 
     add = decide._add_message
@@ -170,8 +169,8 @@ BUGS: Mapping[str, Callable[[], None]] = {
         memory_without_known_commands,
         memory_outcome_made_anew_on_redelivery,
         memory_silent_about_lost_updates,
-        memory_condition_checked_before_the_lock,
-        memory_conversation_read_before_the_lock,
+        memory_condition_checked_on_an_old_version,
+        memory_conversation_read_one_message_late,
         variables_acknowledged_before_committed,
         variables_published_before_committed,
         variables_published_from_memory_only,

@@ -1,12 +1,13 @@
 """memory-commands -> items, versions and outcomes in PostgreSQL -> memory-results, -conflicts, -changes, dead-letters.
 
-A batch is read, decided and written in one transaction; what it committed is published afterwards, from what was
-stored, so that every delivery of a command publishes the same bytes.
+A batch is read, decided and written, by one statement that compares and sets; what it committed is published
+afterwards, from what was stored, so that every delivery of a command publishes the same bytes.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 from schemas.errors import Fenced
 from schemas.exact_json import JsonObject
@@ -20,13 +21,16 @@ from workers.logic.memory.items import Item
 from workers.logic.memory.plan import Plan, Seen, Stored, needed_bases, needed_listings, plan
 from workers.memory import store
 from workers.memory.intake import Addresses, Intake, Letter, addresses_of, letter
-from workers.memory.store import Known, StoredOutcome
+from workers.memory.store import Known, Move, StoredOutcome, Writes
 from workers.runtime.crash_points import pass_point
-from workers.runtime.items import list_records, read_items
+from workers.runtime.items import list_records
 from workers.runtime.postgres import Connection, Database
 
 #: Rows are never deleted, so an address that had one has one: so many of them need no insert.
 _REMEMBERED_ADDRESSES = 200_000
+#: Who was overtaken is likely to be so again soon (a worker that was replaced, records without a key): such a batch and
+#: those after it lock what they change.
+_CAREFUL_BATCHES = 100
 
 
 @dataclass(slots=True)
@@ -53,6 +57,7 @@ class MemoryBatches:
         self._with_rows: set[str] = set()
         #: Partition -> the position that this worker left; a partition that it does not know is looked up.
         self._left_at: dict[int, int] = {}
+        self._batches_under_locks = 0
 
     def forget_positions(self, partitions: Iterable[int]) -> None:
         """Look the fences of partitions up again: they were assigned anew, or someone else moved them."""
@@ -64,89 +69,110 @@ class MemoryBatches:
     ) -> Committed:
         """Apply a batch and return what it committed. May be called again for the same batch after any error.
 
+        It is decided on what is read without locks, and written by one statement that finds all of it unchanged or
+        writes nothing. A batch that was overtaken is decided again, then under its items' locks.
+
         `log_ends` are the offsets after the newest record of each partition. `on_decided` is called when only
         PostgreSQL has work left, the longest wait of a batch: the time to begin what is next. Raises
-        `DependencyDown`; `Fenced` when someone else applied records of these partitions, or decided one of these
-        commands, meanwhile.
+        `DependencyDown`; `Fenced` when someone else changed these items, applied records of these partitions, or
+        decided one of these commands, meanwhile.
         """
         commands = [command for _, command in intake.arrivals]
         addresses = addresses_of(commands)
-        await self._add_rows(intake, addresses.written)
+        left_at = await self._positions(sorted(intake.positions))
+        await self._add_rows(addresses.written)
+        # A topic that ends before its position was made anew: nothing of it was applied.
+        fences = {
+            partition: 0 if log_ends.get(partition, position) < position else position
+            for partition, position in left_at.items()
+        }
         try:
-            async with self._database.transaction() as connection:
-                fences = await self._take_fences(connection, intake, log_ends)
+            async with self._session(addresses) as connection:
                 stored, known = await self._read(connection, commands, addresses)
                 arrivals, too_late = self._split_too_late(intake.arrivals, fences, known)
                 planned = plan((command for _, command in arrivals), stored, now=known.now, rules=self._rules)
                 composed = compose(arrivals, planned, stored, known)
                 # Never back: what a zombie or a restarted worker sends again may end before what others applied.
-                positions = {
-                    partition: max(offset, fences[partition]) for partition, offset in intake.positions.items()
-                }
+                moves = [
+                    Move(partition, left_at[partition], max(offset, fences[partition]))
+                    for partition, offset in intake.positions.items()
+                ]
                 on_decided()
-                await self._write(connection, planned, composed, known.now, positions)
                 pass_point("before_commit")
+                await store.write_batch(connection, self._writes(planned, composed, stored, known, moves))
         except Fenced:
             self.forget_positions(intake.positions)
+            self._with_rows -= addresses.written
+            self._batches_under_locks = _CAREFUL_BATCHES
             raise
-        self._left_at.update(positions)
+        self._left_at.update({move.partition: move.next_offset for move in moves})
+        self._batches_under_locks = max(0, self._batches_under_locks - 1)
         committed = composed.committed
         committed.letters = [*intake.letters, *too_late, *committed.letters]
         return committed
 
-    async def _add_rows(self, intake: Intake, written: set[str]) -> None:
-        """Make rows to lock, each in its own transaction: inside the batch's own it could deadlock."""
+    @asynccontextmanager
+    async def _session(self, addresses: Addresses) -> AsyncIterator[Connection]:
+        """Lend a session; while others work on the same items, with these locked, so that nobody overtakes."""
+        async with self._database.session() as connection:
+            if not self._batches_under_locks:
+                yield connection
+                return
+            async with connection.transaction():
+                await store.lock_items(connection, sorted(addresses.locked))
+                yield connection
+
+    async def _positions(self, partitions: Sequence[int]) -> Mapping[int, int]:
+        """Return where this worker left partitions, or finds them."""
+        unknown = [partition for partition in partitions if partition not in self._left_at]
+        found = {partition: self._left_at[partition] for partition in partitions if partition in self._left_at}
+        if unknown:
+            async with self._database.session() as connection:
+                await store.add_positions(connection, self._group, unknown)
+                found |= await store.read_positions(connection, self._group, unknown)
+        return found
+
+    async def _add_rows(self, written: set[str]) -> None:
+        """Give addresses that have none a row, in its own transaction: inside the batch's own it could deadlock."""
         addresses = written - self._with_rows
-        partitions = sorted(intake.positions.keys() - self._left_at.keys())
-        if not addresses and not partitions:
+        if not addresses:
             return
         async with self._database.session() as connection:
-            if partitions:
-                await store.add_positions(connection, self._group, partitions)
-            if addresses:
-                await store.add_items(connection, sorted(addresses))
+            await store.add_items(connection, sorted(addresses))
         if len(self._with_rows) > _REMEMBERED_ADDRESSES:
             self._with_rows.clear()
         self._with_rows |= addresses
 
-    async def _take_fences(
-        self, connection: Connection, intake: Intake, log_ends: Mapping[int, int]
-    ) -> Mapping[int, int]:
-        """Lock the partitions' positions. One that this worker did not leave so belongs to someone else by now."""
-        stored = await store.lock_positions(connection, self._group, sorted(intake.positions))
-        for partition, position in stored.items():
-            left_at = self._left_at.get(partition)
-            if left_at is not None and left_at != position:
-                raise Fenced(f"partition {partition} was left at {left_at} and is at {position}; look up again")
-        # A topic that ends before its position was made anew: nothing of it was applied.
-        return {
-            partition: 0 if log_ends.get(partition, position) < position else position
-            for partition, position in stored.items()
-        }
-
     async def _read(
         self, connection: Connection, commands: Sequence[Command], addresses: Addresses
     ) -> tuple[Stored, Known]:
-        """Lock first, then look up what is known, in a statement of its own (see queries.sql)."""
-        items = await store.lock_items(connection, sorted(addresses.locked)) if addresses.locked else {}
-        if addresses.read:
-            items.update(await read_items(connection, list(addresses.read)))
-        self._require_rows(addresses.written - items.keys())
-        known = await store.read_known(connection, [command.key for command in commands])
+        """Look up what is known before the items (see queries.sql)."""
+        outcomes = await store.read_known(connection, [command.key for command in commands])
+        now, items = await store.read_items(connection, [*addresses.locked, *addresses.read])
         bases = needed_bases(commands, items)
         stored = Stored(
             items,
-            {key: outcome.digest for key, outcome in known.outcomes.items()},
+            {key: outcome.digest for key, outcome in outcomes.items()},
             await store.read_bases(connection, bases) if bases else {},
-            {prefix: await list_records(connection, prefix, known.now) for prefix in needed_listings(commands)},
+            {prefix: await list_records(connection, prefix, now) for prefix in needed_listings(commands)},
         )
-        return stored, known
+        return stored, Known(now, outcomes)
 
-    def _require_rows(self, absent: set[str]) -> None:
-        """Raise `Fenced` where a remembered row is gone (the database was restored): it must be made again."""
-        if absent:
-            self._with_rows -= absent
-            raise Fenced(f"the rows of {len(absent)} items are gone; make them again")
+    def _writes(
+        self, planned: Plan, composed: "Composed", stored: Stored, known: Known, moves: Sequence[Move]
+    ) -> Writes:
+        """Return what to write. A row that is gone (the database was restored) is not found, and made the next time."""
+        read = stored.items
+        return Writes(
+            known.now,
+            planned.items,
+            {address: read[address].sequence if address in read else 0 for address in planned.items},
+            planned.replaced,
+            composed.outcomes,
+            planned.erased,
+            self._group,
+            moves,
+        )
 
     def _split_too_late(
         self, arrivals: Sequence[tuple[ReceivedRecord, Command]], fences: Mapping[int, int], known: Known
@@ -168,19 +194,6 @@ class MemoryBatches:
             [pair for pair in arrivals if (pair[0].partition, pair[0].offset) not in places],
             [letter(record, "outcome_expired", message) for record in late],
         )
-
-    async def _write(
-        self,
-        connection: Connection,
-        planned: Plan,
-        composed: "Composed",
-        now: datetime,
-        positions: Mapping[int, int],
-    ) -> None:
-        if planned.erased:
-            await store.note_erasures(connection, planned.erased)
-        fences = store.Fences(self._group, positions)
-        await store.write_batch(connection, planned.items, planned.replaced, composed.outcomes, fences, now)
 
 
 @dataclass(slots=True)

@@ -1,21 +1,19 @@
 -- name: add_positions
--- Give every partition its fence row, so that it can be locked.
+-- Give every partition its fence row.
 INSERT INTO consumer_positions (consumer_group, topic, partition, next_offset, updated_at)
 SELECT $1, $2, partition, 0, clock_timestamp()
   FROM unnest($3::integer[]) AS partition
  ORDER BY partition
     ON CONFLICT DO NOTHING;
 
--- name: lock_positions
--- The fence: nobody else applies records of these partitions until this transaction ends.
+-- name: read_positions
+-- The fences, as this worker finds them: each batch moves them on from where the one before left them.
 SELECT partition, next_offset
   FROM consumer_positions
- WHERE consumer_group = $1 AND topic = $2 AND partition = ANY($3::integer[])
- ORDER BY partition
-   FOR UPDATE;
+ WHERE consumer_group = $1 AND topic = $2 AND partition = ANY($3::integer[]);
 
 -- name: add_items
--- Give addresses their rows, so that they can be locked. In a transaction of its own, and sorted: no deadlock.
+-- Give addresses their rows, so that changing one is an update. In a transaction of its own, and sorted: no deadlock.
 -- It waits for no disk: the batch's own commit takes it along, and rows that a crash took are made again.
 WITH at_once AS (
     SELECT set_config('synchronous_commit', 'off', true)
@@ -27,20 +25,26 @@ SELECT address
     ON CONFLICT DO NOTHING;
 
 -- name: lock_items
--- Lock the items that may change, in the order that every worker uses, and read what the lock waited for.
-SELECT address, version, sequence, previous_version, erased_version, type, value, writer,
-       change, changed_at, changed_by, expires_at, traceparent
+-- Lock the items that may change, in the order that every worker uses: for a batch that was overtaken once.
+SELECT 1
   FROM memory_items
  WHERE address = ANY($1::text[])
  ORDER BY address
    FOR NO KEY UPDATE;
 
 -- name: read_known
--- The clock of the batch, and what was decided before. A statement of its own, after the locks: in one with them it
--- would not see what another worker committed while the lock was waited for.
-SELECT clock.now, known.command_key, known.digest, known.address, known.reply_key, known.outcome, known.conflict
+-- What was decided before. Read before the items: what is decided in between finds its row there when it is written,
+-- while an item that was read first could lack what a known command did to it.
+SELECT command_key, digest, address, reply_key, outcome, conflict
+  FROM memory_outcomes
+ WHERE command_key = ANY($1::uuid[]);
+
+-- name: read_items
+-- The items, and the clock of the batch: later than every change that is seen here.
+SELECT clock.now, i.address, i.version, i.sequence, i.previous_version, i.erased_version, i.type, i.value, i.writer,
+       i.change, i.changed_at, i.changed_by, i.expires_at, i.traceparent
   FROM (SELECT clock_timestamp() AS now) AS clock
-  LEFT JOIN memory_outcomes AS known ON known.command_key = ANY($1::uuid[]);
+  LEFT JOIN memory_items AS i ON i.address = ANY($1::text[]);
 
 -- name: read_bases
 -- The versions that refused writers started from.
@@ -49,16 +53,17 @@ SELECT v.address, v.version, v.type, v.value, v.writer, v.written_at, v.expires_
   JOIN memory_versions AS v ON v.address = wanted.address AND v.version = wanted.version;
 
 -- name: write_batch
--- Everything a batch comes to, set by set, and the fence past it. The counts tell whether each row found its place.
--- The newest version of an item is remembered from the item's own row, without the value where $13 is its type: only
+-- Everything a batch comes to, set by set, if nothing that it rests on has changed: items are at the sequence that they
+-- were read at, fences where they were left, and nobody has answered one of the commands. Otherwise nothing is written.
+-- The newest version of an item is remembered from the item's own row, without the value where $14 is its type: only
 -- versions that the batch itself replaced come extra.
 WITH changed AS (
-    SELECT n.address, n.version, n.sequence, n.previous_version, n.erased_version, n.type, n.value, n.writer,
-           CASE WHEN n.value IS NULL THEN 'forgotten' ELSE 'written' END AS change,
+    SELECT n.address, n.read_sequence, n.version, n.sequence, n.previous_version, n.erased_version, n.type, n.value,
+           n.writer, CASE WHEN n.value IS NULL THEN 'forgotten' ELSE 'written' END AS change,
            n.changed_by, n.expires_at, n.traceparent
-      FROM unnest($2::text[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[], $7::text[], $8::bytea[],
-                  $9::bytea[], $10::uuid[], $11::timestamptz[], $12::text[])
-        AS n (address, version, sequence, previous_version, erased_version, type, value, writer,
+      FROM unnest($2::text[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[], $8::text[],
+                  $9::bytea[], $10::bytea[], $11::uuid[], $12::timestamptz[], $13::text[])
+        AS n (address, read_sequence, version, sequence, previous_version, erased_version, type, value, writer,
               changed_by, expires_at, traceparent)
 ), written AS (
     UPDATE memory_items AS i
@@ -66,37 +71,39 @@ WITH changed AS (
            erased_version = n.erased_version, type = n.type, value = n.value, writer = n.writer, change = n.change,
            changed_at = $1, changed_by = n.changed_by, expires_at = n.expires_at, traceparent = n.traceparent
       FROM changed AS n
-     WHERE i.address = n.address
+     WHERE i.address = n.address AND i.sequence = n.read_sequence
     RETURNING 1
 ), remembered AS (
     INSERT INTO memory_versions (address, version, type, value, writer, written_at, expires_at, command_key)
-    SELECT n.address, n.version, n.type, CASE WHEN n.type <> $13 THEN n.value END, n.writer, $1, n.expires_at,
+    SELECT n.address, n.version, n.type, CASE WHEN n.type <> $14 THEN n.value END, n.writer, $1, n.expires_at,
            n.changed_by
       FROM changed AS n
      WHERE n.value IS NOT NULL
     UNION ALL
     SELECT n.address, n.version, n.type, n.value, n.writer, $1, n.expires_at, n.command_key
-      FROM unnest($14::text[], $15::bigint[], $16::text[], $17::bytea[], $18::bytea[], $19::timestamptz[],
-                  $20::uuid[])
+      FROM unnest($15::text[], $16::bigint[], $17::text[], $18::bytea[], $19::bytea[], $20::timestamptz[],
+                  $21::uuid[])
         AS n (address, version, type, value, writer, expires_at, command_key)
-    RETURNING 1
-), moved AS (
-    UPDATE consumer_positions AS p
-       SET next_offset = n.next_offset, updated_at = $1
-      FROM unnest($29::integer[], $30::bigint[]) AS n (partition, next_offset)
-     WHERE p.consumer_group = $27 AND p.topic = $28 AND p.partition = n.partition
-    RETURNING 1
 ), answered AS (
     INSERT INTO memory_outcomes (command_key, digest, address, reply_key, outcome, conflict, decided_at)
     SELECT n.command_key, n.digest, n.address, n.reply_key, n.outcome, n.conflict, $1
-      FROM unnest($21::uuid[], $22::bytea[], $23::text[], $24::text[], $25::bytea[], $26::bytea[])
+      FROM unnest($22::uuid[], $23::bytea[], $24::text[], $25::text[], $26::bytea[], $27::bytea[])
         AS n (command_key, digest, address, reply_key, outcome, conflict)
+), erased AS (
+    INSERT INTO memory_erasures AS e (address, version)
+    SELECT n.address, n.version
+      FROM unnest($28::text[], $29::bigint[]) AS n (address, version)
+     ORDER BY n.address COLLATE "C"
+        ON CONFLICT (address) DO UPDATE SET version = greatest(e.version, excluded.version)
+), moved AS (
+    UPDATE consumer_positions AS p
+       SET next_offset = n.next_offset, updated_at = $1
+      FROM unnest($32::integer[], $33::bigint[], $34::bigint[]) AS n (partition, left_at, next_offset)
+     WHERE p.consumer_group = $30 AND p.topic = $31 AND p.partition = n.partition AND p.next_offset = n.left_at
     RETURNING 1
 )
-SELECT (SELECT count(*) FROM written) AS items,
-       (SELECT count(*) FROM remembered) AS versions,
-       (SELECT count(*) FROM answered) AS outcomes,
-       (SELECT count(*) FROM moved) AS positions;
+SELECT unless_overtaken('items', cardinality($2::text[]), (SELECT count(*) FROM written)),
+       unless_overtaken('positions', cardinality($32::integer[]), (SELECT count(*) FROM moved));
 
 -- name: note_erasures
 -- Let the sweep delete the history of forgotten and expired items.

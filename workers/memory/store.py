@@ -38,11 +38,28 @@ class Known:
     outcomes: Mapping[UUID, StoredOutcome]
 
 
-class Fences(NamedTuple):
-    """Where the partitions of a consumer group move to."""
+class Move(NamedTuple):
+    """A fence: where this worker left a partition, and where the batch ends."""
 
+    partition: int
+    left_at: int
+    next_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Writes:
+    """What a batch writes, and what must still be as it was read."""
+
+    now: datetime
+    items: Mapping[str, Item]
+    #: Address -> the sequence at which an item of `items` was read.
+    read_sequences: Mapping[str, int]
+    replaced: Sequence[Version]
+    outcomes: Sequence[StoredOutcome]
+    #: Address -> the version up to which the sweep is to delete its history.
+    erased: Mapping[str, int]
     group: str
-    positions: Mapping[int, int]
+    moves: Sequence[Move]
 
 
 class Expired(NamedTuple):
@@ -57,20 +74,20 @@ async def add_positions(connection: Connection, group: str, partitions: Sequence
     await connection.execute(_QUERIES["add_positions"], group, _TOPIC, partitions)
 
 
-async def lock_positions(connection: Connection, group: str, partitions: Sequence[int]) -> dict[int, int]:
-    """Lock the fences of partitions; return the next offset of each."""
-    rows = await connection.fetch(_QUERIES["lock_positions"], group, _TOPIC, partitions)
+async def read_positions(connection: Connection, group: str, partitions: Sequence[int]) -> dict[int, int]:
+    """Return the next offset of each partition."""
+    rows = await connection.fetch(_QUERIES["read_positions"], group, _TOPIC, partitions)
     return {row["partition"]: row["next_offset"] for row in rows}
 
 
 async def add_items(connection: Connection, addresses: Sequence[str]) -> None:
-    """Give addresses rows that can be locked."""
+    """Give addresses rows that can be changed."""
     await connection.execute(_QUERIES["add_items"], addresses)
 
 
-async def lock_items(connection: Connection, addresses: Sequence[str]) -> dict[str, Item]:
-    """Lock the rows of addresses, in order, and return them."""
-    return _by_address(await connection.fetch(_QUERIES["lock_items"], addresses))
+async def lock_items(connection: Connection, addresses: Sequence[str]) -> None:
+    """Lock the rows of addresses, in order, until the transaction ends."""
+    await connection.execute(_QUERIES["lock_items"], addresses)
 
 
 async def lock_unlocked_items(connection: Connection, addresses: Sequence[str]) -> dict[str, Item]:
@@ -84,11 +101,17 @@ async def read_newer(connection: Connection, published: Iterable[Item]) -> list[
     return list(starmap(Item, rows))
 
 
-async def read_known(connection: Connection, keys: Sequence[UUID]) -> Known:
-    """Return the clock, and what is known of commands. Only after their items are locked."""
+async def read_known(connection: Connection, keys: Sequence[UUID]) -> dict[UUID, StoredOutcome]:
+    """Return the outcomes of commands that were decided before. Only before their items are read."""
     rows = await connection.fetch(_QUERIES["read_known"], keys)
-    found = [StoredOutcome(*row[1:]) for row in rows if row[1] is not None]
-    return Known(rows[0]["now"], {outcome.command_key: outcome for outcome in found})
+    return {outcome.command_key: outcome for outcome in starmap(StoredOutcome, rows)}
+
+
+async def read_items(connection: Connection, addresses: Sequence[str]) -> tuple[datetime, dict[str, Item]]:
+    """Return the clock of a batch, and the rows of those addresses that have one."""
+    rows = await connection.fetch(_QUERIES["read_items"], addresses)
+    found = [Item(*row[1:]) for row in rows if row[1] is not None]
+    return rows[0]["now"], {item.address: item for item in found}
 
 
 async def read_bases(connection: Connection, wanted: Sequence[tuple[str, int]]) -> dict[tuple[str, int], Version]:
@@ -97,39 +120,30 @@ async def read_bases(connection: Connection, wanted: Sequence[tuple[str, int]]) 
     return {(version.address, version.version): version for version in starmap(Version, rows)}
 
 
-async def write_batch(
-    connection: Connection,
-    items: Mapping[str, Item],
-    replaced: Iterable[Version],
-    outcomes: Sequence[StoredOutcome],
-    fences: Fences,
-    now: datetime,
-) -> None:
-    """Write a batch. Every row must find its place: another count is a bug, and nothing of the batch stays."""
-    versions = list(replaced)
-    counts = await connection.fetchrow(
+async def write_batch(connection: Connection, writes: Writes) -> None:
+    """Write a batch whole, or nothing where it was overtaken (a serialization failure)."""
+    items = sorted(writes.items.values())
+    await connection.execute(
         _QUERIES["write_batch"],
-        now,
-        *_changed_columns(items.values()),
+        writes.now,
+        *_changed_columns(items, writes.read_sequences),
         RECORD_TYPE,
-        *_replaced_columns(versions),
-        *_columns(outcomes, len(StoredOutcome._fields)),
-        fences.group,
+        *_replaced_columns(writes.replaced),
+        *_columns(writes.outcomes, len(StoredOutcome._fields)),
+        list(writes.erased.keys()),
+        list(writes.erased.values()),
+        writes.group,
         _TOPIC,
-        list(fences.positions.keys()),
-        list(fences.positions.values()),
+        *_columns(writes.moves, len(Move._fields)),
     )
-    assert counts is not None, "the statement selects one row"
-    remembered = len(versions) + sum(1 for item in items.values() if item.value is not None)
-    expected = (len(items), remembered, len(outcomes), len(fences.positions))
-    if tuple(counts) != expected:
-        raise RuntimeError(f"a batch of {expected} items, versions, outcomes and positions wrote {tuple(counts)}")
 
 
-def _changed_columns(items: Iterable[Item]) -> list[Sequence[object]]:
+def _changed_columns(items: Sequence[Item], read_sequences: Mapping[str, int]) -> list[Sequence[object]]:
     """Return what the statement takes of items; it knows what changed them, and when."""
-    *columns, _change, _changed_at, changed_by, expires_at, traceparent = _columns(items, len(Item._fields))
-    return [*columns, changed_by, expires_at, traceparent]
+    columns = _columns(items, len(Item._fields))
+    addresses, *state, _change, _changed_at, changed_by, expires_at, traceparent = columns
+    read_at = [read_sequences[item.address] for item in items]
+    return [addresses, read_at, *state, changed_by, expires_at, traceparent]
 
 
 def _replaced_columns(versions: Iterable[Version]) -> list[Sequence[object]]:

@@ -127,7 +127,7 @@ class Command(NamedTuple):
 
     @property
     def needs_row(self) -> bool:
-        """Whether the command may write, so that its address must have a row to lock."""
+        """Whether the command may write, so that its address must have a row."""
         return isinstance(self.request, (Write, Update, AddMessage))
 
     @property

@@ -1,4 +1,4 @@
-"""A batch of commands over locked items -> one decision each, and what to write (design section 5).
+"""A batch of commands over items as they were read -> one decision each, and what to write (design section 5).
 
 The same address many times in a batch is a loop; the same command twice gives its first decision.
 """
@@ -31,7 +31,7 @@ Answer = Decision | Seen
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """What was read, under the items' locks, before deciding. What is not listed was not stored."""
+    """What was read before deciding. What is not listed was not stored."""
 
     items: Mapping[str, Item] = field(default_factory=dict)
     #: Command key -> content digest of the commands that were decided before.
@@ -92,7 +92,7 @@ def needed_listings(commands: Iterable[Command]) -> list[str]:
 
 
 def plan(commands: Iterable[Command], stored: Stored, *, now: datetime, rules: Rules) -> Plan:
-    """Decide a batch, in order. `now` is the database's clock, read under the items' locks."""
+    """Decide a batch, in order. `now` is the database's clock when the items were read."""
     folding = _Folding(stored, now, rules)
     answers = [folding.answer(command) for command in commands]
     return Plan(answers, folding.changed, folding.replaced(), folding.erased)
