@@ -4,6 +4,7 @@ A position is acknowledged to Kafka after PostgreSQL has committed it, so at any
 further. Where it is not, going on at Kafka's positions would lose what lies in between.
 """
 
+import asyncio
 from collections.abc import Sequence
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
@@ -18,6 +19,9 @@ from workers.runtime.logs import batch_logger
 from workers.runtime.positions import applied_positions
 from workers.runtime.postgres import Database
 
+#: On a cluster that never had a group the first question meets no coordinator; aiokafka asks again only when the
+#: metadata are old. A new consumer asks at once.
+_ANSWER_S = 3.0
 _OTHERS_RUN = (CommitFailedError, IllegalGenerationError, UnknownMemberIdError)
 
 
@@ -54,7 +58,7 @@ async def rewind(
     consumer.assign(list(partitions))
     try:
         await consumer.start()
-        acknowledged = {tp: await consumer.committed(tp) or 0 for tp in partitions}
+        acknowledged = {tp: await asyncio.wait_for(consumer.committed(tp), _ANSWER_S) or 0 for tp in partitions}
         # Only now: looked up before, PostgreSQL could be overtaken by workers that run.
         async with database.session() as session:
             applied = await applied_positions(session, group)
