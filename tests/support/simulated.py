@@ -197,6 +197,11 @@ class Simulated:
             self.outcomes[outcome.command_key] = outcome
         letters = [letter.record for letter in (*taken.letters, *composed.committed.letters)]
         self.send([*composed.committed.outgoing, *letters])
+        # A copy of an older command may have come after a newer change: the worker looks, and shows the newest last.
+        for address, shown in composed.committed.changed.items():
+            newest = self.items[address]
+            if newest.sequence > shown.sequence:
+                self.send(memory_batch.change_records(newest))
         for partition, position in taken.positions.items():
             lane = Topic.MEMORY_COMMANDS, partition
             self.applied[lane] = max(self.applied[lane], position)

@@ -4,6 +4,7 @@ import base64
 from dataclasses import replace
 from random import Random
 
+from schemas.limits import DEFAULT_LIMITS
 from tests.support.checker import check
 from tests.support.history import History, event_of
 from tests.support.planting import (
@@ -12,7 +13,7 @@ from tests.support.planting import (
     records,
     recovered,
 )
-from tests.support.simulated import PARTITIONS
+from tests.support.simulated import PARTITIONS, simulate
 from topics.catalog import Topic
 from topics.codec import encode
 from topics.keys import partition_of
@@ -20,6 +21,29 @@ from topics.records import ReceivedRecord
 from workers.variables.table import _total
 
 # -- executions
+
+
+def in_parts() -> History:
+    limits = replace(DEFAULT_LIMITS, step_bytes=0, batch_bytes=3000)
+    return simulate(102, commands=30, runs=8, limits=limits).recorded()
+
+
+def test_runs_whose_events_are_cut_into_many_revisions_pass_too():
+    history = in_parts()
+    verdict = check(history)
+
+    assert verdict.holds, str(verdict)
+    assert sum(b'"part":' in row.body for row in history.revisions) > 5
+
+
+def test_an_event_whose_rest_was_not_done_is_found():
+    history = in_parts()
+    cut = next(row for row in history.revisions if b'"rest":' in row.body)
+    history.revisions = [
+        row for row in history.revisions if row.execution_id != cut.execution_id or row.revision <= cut.revision
+    ]
+
+    found(history, "event_lost")
 
 
 def test_a_missing_revision_is_found(history):

@@ -31,6 +31,12 @@ def test_other_runs_pass_too(seed):
     assert verdict.holds, str(verdict)
 
 
+def test_a_run_passes_in_which_a_copy_comes_behind_what_was_written_later():
+    verdict = check(simulate(5, commands=90, runs=14).recorded())
+
+    assert verdict.holds, str(verdict)
+
+
 # -- outcomes
 
 
