@@ -4,11 +4,8 @@ Each trap was reproduced with plain Faust; the docstrings say what plain Faust d
 """
 
 import asyncio
-from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
-import pytest_asyncio
 from aiokafka import AIOKafkaProducer
 from aiokafka.admin import AIOKafkaAdminClient
 
@@ -20,7 +17,6 @@ from tests.support.edge import (
     assert_table_is_right_or_behind,
     assert_whole,
     completed,
-    edge,
     started,
 )
 from topics.catalog import Topic
@@ -53,14 +49,6 @@ async def slowly(self, records):
     return await publish(self, records)
 publisher.Publisher.publish = slowly
 """
-
-
-@pytest_asyncio.fixture
-async def variables(
-    kafka_bootstrap_servers: str, database: str, topic_prefix: str, tmp_path: Path
-) -> AsyncIterator[Edge]:
-    async with edge(kafka_bootstrap_servers, database, topic_prefix, tmp_path) as found:
-        yield found
 
 
 def runs(count: int = 20) -> list[Event]:

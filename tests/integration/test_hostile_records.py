@@ -1,13 +1,8 @@
 """No record stops its partition, crashes a worker or outgrows what a broker takes, whatever is in it."""
 
-from collections.abc import AsyncIterator
-from pathlib import Path
-
-import pytest_asyncio
-
 from schemas.envelope import Event
 from schemas.exact_json import JsonObject
-from tests.support.edge import PARTITIONS, Edge, edge, started
+from tests.support.edge import PARTITIONS, Edge, started
 from tests.support.memory import memory_on
 from tests.support.raw_records import publish_with_a_spoiled_header
 from topics.catalog import Topic
@@ -20,14 +15,6 @@ DELETED = "\x7f" * 3_900_000
 #: No quote closes the text, and each of its two million could open one.
 UNCLOSED = b'{"a":"' + b'\\"' * 2_000_000
 NO_VALUE: Headers = (("ce_specversion", b"1.0"), ("ce_id", None))  # type: ignore[assignment] # Kafka allows it
-
-
-@pytest_asyncio.fixture
-async def variables(
-    kafka_bootstrap_servers: str, database: str, topic_prefix: str, tmp_path: Path
-) -> AsyncIterator[Edge]:
-    async with edge(kafka_bootstrap_servers, database, topic_prefix, tmp_path) as found:
-        yield found
 
 
 def said(run: str, name: str, event_type: str, data: JsonObject) -> Event:

@@ -1,14 +1,9 @@
 """No record is large enough to hold its partition up: what a broker takes, the workers take or refuse."""
 
-from collections.abc import AsyncIterator
-from pathlib import Path
-
-import pytest_asyncio
-
 from schemas.envelope import Event
 from schemas.exact_json import JsonObject
 from schemas.limits import DEFAULT_LIMITS
-from tests.support.edge import PARTITIONS, Edge, edge, started
+from tests.support.edge import PARTITIONS, Edge, started
 from tests.support.memory import memory_on
 from topics.catalog import Topic
 from topics.codec import encode
@@ -22,14 +17,6 @@ HUGE: tuple[tuple[bytes, bytes, Headers], ...] = (
     (b"k", b"{", tuple((f"header-{number}", b"x" * 1000) for number in range(3900))),
     (HALF, HALF, ()),
 )
-
-
-@pytest_asyncio.fixture
-async def variables(
-    kafka_bootstrap_servers: str, database: str, topic_prefix: str, tmp_path: Path
-) -> AsyncIterator[Edge]:
-    async with edge(kafka_bootstrap_servers, database, topic_prefix, tmp_path) as found:
-        yield found
 
 
 def said(name: str, event_type: str, data: JsonObject) -> Event:

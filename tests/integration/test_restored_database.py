@@ -1,27 +1,16 @@
 """A database that was restored from a backup is brought up to date from the topics: Kafka is ahead, nothing is lost."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from pathlib import Path
 from urllib.parse import urlsplit
 
 import asyncpg
-import pytest_asyncio
 from pydantic import SecretStr
 
 from schemas.envelope import Event
 from schemas.identity import key_of
 from tests.support import stack
-from tests.support.edge import Edge, assert_table_is_right_or_behind, completed, edge, started
+from tests.support.edge import Edge, assert_table_is_right_or_behind, completed, started
 from tests.support.memory import Memory, memory_on, until
-
-
-@pytest_asyncio.fixture
-async def variables(
-    kafka_bootstrap_servers: str, database: str, topic_prefix: str, tmp_path: Path
-) -> AsyncIterator[Edge]:
-    async with edge(kafka_bootstrap_servers, database, topic_prefix, tmp_path) as found:
-        yield found
 
 
 def name_of(dsn: str) -> str:

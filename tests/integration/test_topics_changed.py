@@ -3,7 +3,6 @@
 from asyncio.subprocess import Process
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from pathlib import Path
 
 import pytest
 import pytest_asyncio
@@ -13,7 +12,7 @@ from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 
 from schemas.envelope import Event
 from schemas.errors import DependencyDown
-from tests.support.edge import Edge, completed, edge, event, started
+from tests.support.edge import Edge, completed, event, started
 from tests.support.memory import Memory, command, memory_on, until
 from tests.support.ports import free_port, until_readyz
 from tests.support.stack import is_kafka
@@ -27,14 +26,6 @@ from workers.cli.doctor import diagnose
 
 pytestmark = pytest.mark.skipif(not is_kafka(), reason="the embedded broker's topics stay as they are")
 INCREMENT = {"scope": "shared", "subject": {"kind": "c", "id": "c"}, "key": "k", "type": "Integer"}
-
-
-@pytest_asyncio.fixture
-async def variables(
-    kafka_bootstrap_servers: str, database: str, topic_prefix: str, tmp_path: Path
-) -> AsyncIterator[Edge]:
-    async with edge(kafka_bootstrap_servers, database, topic_prefix, tmp_path) as found:
-        yield found
 
 
 @pytest_asyncio.fixture

@@ -1,10 +1,6 @@
 """A worker that dies at any point of a batch loses nothing and applies nothing twice."""
 
-from collections.abc import AsyncIterator
-from pathlib import Path
-
 import pytest
-import pytest_asyncio
 
 from schemas.envelope import Event
 from tests.support.edge import (
@@ -12,7 +8,6 @@ from tests.support.edge import (
     assert_table_is_right_or_behind,
     assert_whole,
     completed,
-    edge,
     ended,
     event,
     started,
@@ -20,14 +15,6 @@ from tests.support.edge import (
 from topics.catalog import Topic
 
 CRASH_POINTS = ("before_commit", "after_commit", "after_publish", "after_changelog")
-
-
-@pytest_asyncio.fixture
-async def variables(
-    kafka_bootstrap_servers: str, database: str, topic_prefix: str, tmp_path: Path
-) -> AsyncIterator[Edge]:
-    async with edge(kafka_bootstrap_servers, database, topic_prefix, tmp_path) as found:
-        yield found
 
 
 def some_runs(count: int) -> list[Event]:

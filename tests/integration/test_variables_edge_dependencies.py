@@ -1,23 +1,12 @@
 """What is down is waited for, in place; nothing is lost, and readiness says so."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from pathlib import Path
 
 import aiohttp
-import pytest_asyncio
 
-from tests.support.edge import Edge, assert_whole, completed, edge, event, outcome, started
+from tests.support.edge import Edge, assert_whole, completed, event, outcome, started
 from tests.support.ports import free_port, readiness
 from topics.catalog import Topic
-
-
-@pytest_asyncio.fixture
-async def variables(
-    kafka_bootstrap_servers: str, database: str, topic_prefix: str, tmp_path: Path
-) -> AsyncIterator[Edge]:
-    async with edge(kafka_bootstrap_servers, database, topic_prefix, tmp_path) as found:
-        yield found
 
 
 async def until_ready(port: int) -> None:

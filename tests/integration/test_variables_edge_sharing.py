@@ -3,12 +3,9 @@
 import asyncio
 import re
 import signal
-from collections.abc import AsyncIterator
-from pathlib import Path
 from time import monotonic
 
 import pytest
-import pytest_asyncio
 
 from schemas.envelope import Event
 from schemas.exact_json import loads
@@ -21,19 +18,10 @@ from tests.support.edge import (
     assert_table_is_right_or_behind,
     assert_whole,
     completed,
-    edge,
     event,
     started,
 )
 from topics.catalog import Topic
-
-
-@pytest_asyncio.fixture
-async def variables(
-    kafka_bootstrap_servers: str, database: str, topic_prefix: str, tmp_path: Path
-) -> AsyncIterator[Edge]:
-    async with edge(kafka_bootstrap_servers, database, topic_prefix, tmp_path) as found:
-        yield found
 
 
 def wave(number: int, runs: int = 40) -> list[Event]:

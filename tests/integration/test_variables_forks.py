@@ -1,26 +1,13 @@
 """Forks: they begin with exactly the first revisions of another execution, whatever becomes of that one."""
 
-from collections.abc import AsyncIterator
-from pathlib import Path
-
-import pytest_asyncio
-
 from schemas.envelope import Event
-from tests.support.edge import Edge, assert_table_is_right_or_behind, completed, edge, event, started
+from tests.support.edge import Edge, assert_table_is_right_or_behind, completed, event, started
 from topics.catalog import Topic
 from workers.logic.variables.state import ExecutionKey
 from workers.runtime.postgres import Database
 from workers.variables import history
 from workers.variables.history import RevisionDetail
 from workers.variables.retention import delete_finished
-
-
-@pytest_asyncio.fixture
-async def variables(
-    kafka_bootstrap_servers: str, database: str, topic_prefix: str, tmp_path: Path
-) -> AsyncIterator[Edge]:
-    async with edge(kafka_bootstrap_servers, database, topic_prefix, tmp_path) as found:
-        yield found
 
 
 def fork(execution_id: str, source: str, revision: int) -> Event:
