@@ -1,17 +1,14 @@
 """Random runs through Kafka, PostgreSQL and a worker that is killed: every revision is what the simple model says."""
 
 from collections import defaultdict
-from collections.abc import AsyncIterator, Mapping
-from pathlib import Path
+from collections.abc import Mapping
 from random import Random
 from typing import Any
 from uuid import UUID
 
-import pytest_asyncio
-
 from schemas.envelope import Event
 from schemas.identity import key_of
-from tests.support.edge import Edge, edge, outcome
+from tests.support.edge import Edge, outcome
 from tests.support.model import Model
 from tests.support.model_order import Frame
 from tests.support.model_view import frame_at, frame_of, said, scratchpad, variables
@@ -28,35 +25,27 @@ RUNS = 30
 SEED = 20261201
 
 
-@pytest_asyncio.fixture
-async def worker_edge(
-    kafka_bootstrap_servers: str, database: str, topic_prefix: str, tmp_path: Path
-) -> AsyncIterator[Edge]:
-    async with edge(kafka_bootstrap_servers, database, topic_prefix, tmp_path) as found:
-        yield found
-
-
-async def test_random_runs_through_kafka_are_what_the_model_says(worker_edge: Edge) -> None:
+async def test_random_runs_through_kafka_are_what_the_model_says(variables: Edge) -> None:
     random = Random(SEED)
     runs = begun(random)
-    worker = await worker_edge.start_worker(batch_size="40")
-    await publish(worker_edge, runs, random)
-    await worker_edge.drained()
+    worker = await variables.start_worker(batch_size="40")
+    await publish(variables, runs, random)
+    await variables.drained()
     await worker.kill()
-    more, forks = going_on(runs, random, await newest(worker_edge))
-    await worker_edge.start_worker(batch_size="40")
-    await publish(worker_edge, more, random)
-    await answer_commands(worker_edge, random)
+    more, forks = going_on(runs, random, await newest(variables))
+    await variables.start_worker(batch_size="40")
+    await publish(variables, more, random)
+    await answer_commands(variables, random)
 
-    events = {key_of(event): event for topic in INPUTS for event in await events_in(worker_edge, topic)}
-    stored = await revisions(worker_edge)
-    updates = await updates_of(worker_edge)
+    events = {key_of(event): event for topic in INPUTS for event in await events_in(variables, topic)}
+    stored = await revisions(variables)
+    updates = await updates_of(variables)
     models: dict[tuple[str, int], Model] = {}
     for name in [*(name for name in stored if name not in forks), *forks]:
         model = models[forks[name]].forked(name) if name in forks else Model(name)
         for at, copy in compare(model, stored[name], events, updates[name]).items():
             models[name, at] = copy
-    await nothing_is_left_out(worker_edge, events, stored)
+    await nothing_is_left_out(variables, events, stored)
     assert len(stored) > RUNS
     assert sum(map(len, stored.values())) > RUNS * 25
 

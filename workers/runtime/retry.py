@@ -38,8 +38,8 @@ async def retry(
     """Run `action` until it succeeds, through every retriable error, with growing pauses in between.
 
     The check `name` of `health` is red while a dependency is down, and from `patience_s` on while an attempt lasts
-    (None: it may last). `jitter` gives 0 to 1: workers that failed
-    together do not return together. Raises `Stopping` when `stop` is set before success; other errors pass through.
+    (None: it may last). `jitter` gives 0 to 1: workers that failed together do not return together. Raises `Stopping`
+    when `stop` is set before success; other errors pass through.
     """
     attempt = 0
     while True:

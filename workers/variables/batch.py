@@ -81,8 +81,8 @@ class BatchProcessor:
         order. Raises `Stopping` when asked to stop while a dependency is down; the rest may not be acknowledged then.
         """
         async with self._busy:
-            newest = max(record.partition for record in records)
-            partitions = await self._retry(lambda: self._publisher.partitions(Topic.EXECUTION_EVENTS, newest), "kafka")
+            highest = max(record.partition for record in records)
+            partitions = await self._retry(lambda: self._publisher.partitions(Topic.EXECUTION_EVENTS, highest), "kafka")
             tasks: set[asyncio.Task[object]] = set()
             try:
                 await self._process(slices(records, self._batch_size), partitions, log_ends, finished, tasks)

@@ -132,7 +132,7 @@ class Command(NamedTuple):
 
     @property
     def may_change(self) -> bool:
-        """Whether the command may change its item, so that it must be locked."""
+        """Whether the command may change its item, so that its row is locked where others work on it too."""
         return isinstance(self.request, (Write, Update, AddMessage, Forget, DeleteRecord))
 
 
