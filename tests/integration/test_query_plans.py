@@ -65,7 +65,6 @@ _TIMES = [_NOW] * _MANY
 _MEMORY: Mapping[str, Arguments] = {
     "add_items": (_ADDRESSES,),
     "lock_items": (_ADDRESSES,),
-    "read_items": (_ADDRESSES,),
     "lock_unlocked_items": (_ADDRESSES,),
     "read_known": (_KEYS,),
     "read_bases": (_ADDRESSES, _ONES),

@@ -23,7 +23,7 @@ from workers.memory import store
 from workers.memory.intake import Addresses, Intake, Letter, addresses_of, letter
 from workers.memory.store import Known, Move, StoredOutcome, Writes
 from workers.runtime.crash_points import pass_point
-from workers.runtime.items import list_records
+from workers.runtime.items import list_records, read_items
 from workers.runtime.postgres import Connection, Database
 
 #: Rows are never deleted, so an address that had one has one: so many of them need no insert.
@@ -148,7 +148,7 @@ class MemoryBatches:
     ) -> tuple[Stored, Known]:
         """Look up what is known before the items (see queries.sql)."""
         outcomes = await store.read_known(connection, [command.key for command in commands])
-        now, items = await store.read_items(connection, [*addresses.locked, *addresses.read])
+        now, items = await read_items(connection, [*addresses.locked, *addresses.read])
         bases = needed_bases(commands, items)
         stored = Stored(
             items,

@@ -39,13 +39,6 @@ SELECT command_key, digest, address, reply_key, outcome, conflict
   FROM memory_outcomes
  WHERE command_key = ANY($1::uuid[]);
 
--- name: read_items
--- The items, and the clock of the batch: later than every change that is seen here.
-SELECT clock.now, i.address, i.version, i.sequence, i.previous_version, i.erased_version, i.type, i.value, i.writer,
-       i.change, i.changed_at, i.changed_by, i.expires_at, i.traceparent
-  FROM (SELECT clock_timestamp() AS now) AS clock
-  LEFT JOIN memory_items AS i ON i.address = ANY($1::text[]);
-
 -- name: read_bases
 -- The versions that refused writers started from.
 SELECT v.address, v.version, v.type, v.value, v.writer, v.written_at, v.expires_at, v.command_key

@@ -107,13 +107,6 @@ async def read_known(connection: Connection, keys: Sequence[UUID]) -> dict[UUID,
     return {outcome.command_key: outcome for outcome in starmap(StoredOutcome, rows)}
 
 
-async def read_items(connection: Connection, addresses: Sequence[str]) -> tuple[datetime, dict[str, Item]]:
-    """Return the clock of a batch, and the rows of those addresses that have one."""
-    rows = await connection.fetch(_QUERIES["read_items"], addresses)
-    found = [Item(*row[1:]) for row in rows if row[1] is not None]
-    return rows[0]["now"], {item.address: item for item in found}
-
-
 async def read_bases(connection: Connection, wanted: Sequence[tuple[str, int]]) -> dict[tuple[str, int], Version]:
     """Return entries of the history by (address, version)."""
     rows = await connection.fetch(_QUERIES["read_bases"], *_columns(wanted, 2))

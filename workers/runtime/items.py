@@ -13,10 +13,11 @@ _QUERIES = load_queries(__file__, "items.sql")
 _LISTING_BYTES = 2 * MAX_RECORD_BYTES
 
 
-async def read_items(connection: Connection, addresses: Sequence[str]) -> dict[str, Item]:
-    """Return the rows of those addresses that have one."""
+async def read_items(connection: Connection, addresses: Sequence[str]) -> tuple[datetime, dict[str, Item]]:
+    """Return the clock when the items were read, and the rows of those addresses that have one."""
     rows = await connection.fetch(_QUERIES["read_items"], addresses)
-    return {row["address"]: Item(*row) for row in rows}
+    found = [Item(*row[1:]) for row in rows if row[1] is not None]
+    return rows[0]["now"], {item.address: item for item in found}
 
 
 async def list_records(connection: Connection, prefix: str, now: datetime) -> Listing:

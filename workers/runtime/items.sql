@@ -1,9 +1,9 @@
 -- name: read_items
--- Read items that are only read.
-SELECT address, version, sequence, previous_version, erased_version, type, value, writer,
-       change, changed_at, changed_by, expires_at, traceparent
-  FROM memory_items
- WHERE address = ANY($1::text[]);
+-- Items, and a clock that is later than every change that is seen here.
+SELECT clock.now, i.address, i.version, i.sequence, i.previous_version, i.erased_version, i.type, i.value, i.writer,
+       i.change, i.changed_at, i.changed_by, i.expires_at, i.traceparent
+  FROM (SELECT clock_timestamp() AS now) AS clock
+  LEFT JOIN memory_items AS i ON i.address = ANY($1::text[]);
 
 -- name: list_records
 -- A workflow's live conversation records, newest first, as many as fit into the given bytes; and how many there are.

@@ -140,7 +140,7 @@ class Reader:
 async def with_real_memory(connection: Connection, facts: Facts, needs: NeedsMemory) -> RealMemory:
     """Return what simulations know of real memory, and what they ask for now: an item without a row is none."""
     known = facts.memory
-    found = await read_items(connection, list(needs.addresses))
+    _, found = await read_items(connection, list(needs.addresses))
     items = {address: found.get(address, Item(address)) for address in needs.addresses}
     listings = {prefix: await list_records(connection, prefix, facts.now) for prefix in needs.prefixes}
     return RealMemory(known.rules, {**known.items, **items}, {**known.listings, **listings})
