@@ -6,12 +6,16 @@ id depends only on what caused it, so that every delivery of the cause gives the
 
 from hashlib import blake2b
 from struct import Struct
-from uuid import UUID, SafeUUID
+from uuid import UUID
+
+from asyncpg.pgproto import pgproto
 
 from schemas.envelope import Event
 from schemas.exact_json import canonical
 
 _LENGTHS = Struct(">III")
+#: The driver's `uuid.UUID` in C, equal to any other: made, hashed, written and sent in a tenth of the time.
+_uuid = pgproto.UUID
 
 
 def event_key(tenant: str, source: str, event_id: str) -> UUID:
@@ -19,14 +23,6 @@ def event_key(tenant: str, source: str, event_id: str) -> UUID:
     first, second, third = tenant.encode(), source.encode(), event_id.encode()
     lengths = _LENGTHS.pack(len(first), len(second), len(third))
     return _uuid(blake2b(b"".join((lengths, first, second, third)), digest_size=16).digest())
-
-
-def _uuid(data: bytes) -> UUID:
-    """Return `UUID(bytes=data)`, whose own look at its six optional arguments costs more than the hash."""
-    found = object.__new__(UUID)
-    object.__setattr__(found, "int", int.from_bytes(data))
-    object.__setattr__(found, "is_safe", SafeUUID.unknown)
-    return found
 
 
 def key_of(event: Event) -> UUID:
@@ -45,6 +41,4 @@ def content_digest(event: Event) -> bytes:
 
 def derived_id(cause: UUID, role: str) -> str:
     """Return the id of the event that plays `role` among those that the event `cause` brought about."""
-    digits = blake2b(cause.bytes + role.encode(), digest_size=16).hexdigest()
-    # Written as a UUID is: making one only to print it costs more than the hash.
-    return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
+    return str(_uuid(blake2b(cause.bytes + role.encode(), digest_size=16).digest()))
