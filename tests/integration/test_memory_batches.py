@@ -17,7 +17,7 @@ from topics.catalog import Topic
 from topics.codec import decode, encode
 from topics.records import ReceivedRecord
 from workers.logic.memory.items import Item
-from workers.memory import store
+from workers.memory import batch, store
 from workers.memory.batch import Committed, MemoryBatches
 from workers.memory.intake import take_in
 from workers.memory.publication import Publication
@@ -170,6 +170,47 @@ async def test_a_batch_that_was_overtaken_is_decided_again_and_then_cannot_be(op
         opened, "SELECT count(*) AS all, count(DISTINCT command_key) AS keys FROM memory_outcomes"
     )
     assert (outcomes["all"], outcomes["keys"]) == (4, 4)
+
+
+async def test_what_a_worker_wrote_last_is_not_read_again(opened: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    worker = Worker(opened)
+    await worker.apply(record(memory_event("memory.write", type="Json", value={"n": 1}), 0))
+
+    async def never(*_: object) -> None:
+        raise AssertionError("the item was at hand")
+
+    monkeypatch.setattr(batch, "read_items", never)
+    written = await worker.apply(
+        record(memory_event("memory.write", type="Json", value={"n": 2}, expected_version=1), 1),
+        record(memory_event("memory.write", type="Json", value={"n": 3}, expected_version=1), 2),
+    )
+
+    assert [conflict["current_version"] for conflict in written.conflicts] == [2]
+
+
+async def test_nothing_is_refused_for_what_others_have_changed_since(opened: Database) -> None:
+    """The worker remembers version 1; the writer has read version 2, which another worker wrote."""
+    worker, other = Worker(opened), Worker(opened)
+    await worker.apply(record(memory_event("memory.write", type="Integer", value=1), 0))
+    await other.apply(record(memory_event("memory.write", type="Integer", value=2), 1)._replace(partition=1))
+
+    write = record(memory_event("memory.write", type="Integer", value=3, expected_version=2), 2)
+    with pytest.raises(Fenced, match="someone else changed 1 of 1 items"):
+        await worker.apply(write)
+    committed = await worker.apply(write)
+
+    assert (committed.applied, committed.conflicts) == (1, [])
+
+
+async def test_a_read_shows_what_others_have_written(opened: Database) -> None:
+    worker, other = Worker(opened), Worker(opened)
+    await worker.apply(record(memory_event("memory.write", type="Integer", value=1), 0))
+    await other.apply(record(memory_event("memory.write", type="Integer", value=2), 1)._replace(partition=1))
+
+    committed = await worker.apply(record(memory_event("memory.read", type="Integer"), 2))
+
+    (found,) = committed.outgoing
+    assert decode(found.value).data["value"] == 2
 
 
 async def test_a_topic_that_was_made_anew_is_applied_from_its_start(opened: Database) -> None:

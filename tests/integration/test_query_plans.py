@@ -74,7 +74,7 @@ _MEMORY: Mapping[str, Arguments] = {
         *([[]] * 7),
         *([[]] * 6),
         *(_ADDRESSES, _ONES),
-        *("memory", "memory-commands", [], [], []),
+        *("memory", "memory-commands", [], [], [], _ADDRESSES, _ONES),
     ),
     "read_newer": (_ADDRESSES, [0] * _MANY),
     "find_expired": (500, 0),

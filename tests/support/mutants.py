@@ -6,6 +6,7 @@ Each bug is one that delivery systems have had. Product code knows nothing of th
 import asyncio
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
 from typing import Any, cast
 from uuid import UUID
 
@@ -42,8 +43,11 @@ def memory_without_known_commands() -> None:
     again = "ON CONFLICT (command_key) DO UPDATE SET outcome = excluded.outcome, conflict = excluded.conflict\n"
     queries = {**store._QUERIES, "write_batch": query[:place] + again + query[place:]}
 
-    async def know_nothing(_connection: Any, _keys: Sequence[UUID]) -> dict[UUID, StoredOutcome]:
-        return {}
+    read_known = store.read_known
+
+    async def know_nothing(connection: Any, keys: Sequence[UUID]) -> tuple[datetime, dict[UUID, StoredOutcome]]:
+        now, _ = await read_known(connection, keys)
+        return now, {}
 
     store._QUERIES = queries  # type: ignore[misc]
     store.read_known = know_nothing
@@ -61,7 +65,7 @@ def memory_outcome_made_anew_on_redelivery() -> None:
             key: outcome._replace(outcome=_with(outcome.outcome, delivery="again"))
             for key, outcome in known.outcomes.items()
         }
-        return compose(arrivals, planned, stored, Known(known.now, outcomes))
+        return compose(arrivals, planned, stored, Known(known.now, outcomes, known.recent))
 
     batch.compose = made_anew
 

@@ -1,7 +1,7 @@
 """memory-commands -> items, versions and outcomes in PostgreSQL -> memory-results, -conflicts, -changes, dead-letters.
 
-A batch is read, decided and written, by one statement that compares and sets; what it committed is published
-afterwards, from what was stored, so that every delivery of a command publishes the same bytes.
+A batch is read (or remembered), decided and written, by one statement that compares and sets; what it committed is
+published afterwards, from what was stored, so that every delivery of a command publishes the same bytes.
 """
 
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
@@ -21,6 +21,7 @@ from workers.logic.memory.items import Item
 from workers.logic.memory.plan import Plan, Seen, Stored, needed_bases, needed_listings, plan
 from workers.memory import store
 from workers.memory.intake import Addresses, Intake, Letter, addresses_of, letter
+from workers.memory.recent import RecentItems
 from workers.memory.store import Known, Move, StoredOutcome, Writes
 from workers.runtime.crash_points import pass_point
 from workers.runtime.items import list_records, read_items
@@ -55,22 +56,25 @@ class MemoryBatches:
         self._group = group
         self._outcome_retention = outcome_retention
         self._with_rows: set[str] = set()
+        self._recent = RecentItems()
         #: Partition -> the position that this worker left; a partition that it does not know is looked up.
         self._left_at: dict[int, int] = {}
         self._batches_under_locks = 0
 
-    def forget_positions(self, partitions: Iterable[int]) -> None:
-        """Look the fences of partitions up again: they were assigned anew, or someone else moved them."""
+    def forget(self, partitions: Iterable[int]) -> None:
+        """Look fences and items up again: partitions were assigned anew, or someone else works on them."""
         for partition in partitions:
             self._left_at.pop(partition, None)
+        self._recent.clear()
 
     async def apply(
         self, intake: Intake, log_ends: Mapping[int, int], on_decided: Callable[[], None] = lambda: None
     ) -> Committed:
         """Apply a batch and return what it committed. May be called again for the same batch after any error.
 
-        It is decided on what is read without locks, and written by one statement that finds all of it unchanged or
-        writes nothing. A batch that was overtaken is decided again, then under its items' locks.
+        It is decided on what is read without locks, or was written by this worker last, and written by one statement
+        that finds all of it unchanged or writes nothing. A batch that was overtaken is decided again, then under its
+        items' locks.
 
         `log_ends` are the offsets after the newest record of each partition. `on_decided` is called when only
         PostgreSQL has work left, the longest wait of a batch: the time to begin what is next. Raises
@@ -101,10 +105,11 @@ class MemoryBatches:
                 pass_point("before_commit")
                 await store.write_batch(connection, self._writes(planned, composed, stored, known, moves))
         except Fenced:
-            self.forget_positions(intake.positions)
+            self.forget(intake.positions)
             self._with_rows -= addresses.written
             self._batches_under_locks = _CAREFUL_BATCHES
             raise
+        self._recent.add(planned.items.values())
         self._left_at.update({move.partition: move.next_offset for move in moves})
         self._batches_under_locks = max(0, self._batches_under_locks - 1)
         committed = composed.committed
@@ -146,9 +151,14 @@ class MemoryBatches:
     async def _read(
         self, connection: Connection, commands: Sequence[Command], addresses: Addresses
     ) -> tuple[Stored, Known]:
-        """Look up what is known before the items (see queries.sql)."""
-        outcomes = await store.read_known(connection, [command.key for command in commands])
-        now, items = await read_items(connection, [*addresses.locked, *addresses.read])
+        """Look up what is known before the items (see queries.sql), and those that are not at hand."""
+        now, outcomes = await store.read_known(connection, [command.key for command in commands])
+        recent = {} if self._batches_under_locks else self._recent.find(addresses.locked, now)
+        items: Mapping[str, Item] = recent
+        wanted = [*(addresses.locked - recent.keys()), *addresses.read]
+        if wanted:
+            now, found = await read_items(connection, wanted)
+            items = {**recent, **found}
         bases = needed_bases(commands, items)
         stored = Stored(
             items,
@@ -156,7 +166,7 @@ class MemoryBatches:
             await store.read_bases(connection, bases) if bases else {},
             {prefix: await list_records(connection, prefix, now) for prefix in needed_listings(commands)},
         )
-        return stored, Known(now, outcomes)
+        return stored, Known(now, outcomes, recent)
 
     def _writes(
         self, planned: Plan, composed: "Composed", stored: Stored, known: Known, moves: Sequence[Move]
@@ -167,6 +177,7 @@ class MemoryBatches:
             known.now,
             planned.items,
             {address: read[address].sequence if address in read else 0 for address in planned.items},
+            {address: item.sequence for address, item in known.recent.items() if address not in planned.items},
             planned.replaced,
             composed.outcomes,
             planned.erased,

@@ -35,9 +35,9 @@ SELECT 1
 -- name: read_known
 -- What was decided before. Read before the items: what is decided in between finds its row there when it is written,
 -- while an item that was read first could lack what a known command did to it.
-SELECT command_key, digest, address, reply_key, outcome, conflict
-  FROM memory_outcomes
- WHERE command_key = ANY($1::uuid[]);
+SELECT clock.now, o.command_key, o.digest, o.address, o.reply_key, o.outcome, o.conflict
+  FROM (SELECT clock_timestamp() AS now) AS clock
+  LEFT JOIN memory_outcomes AS o ON o.command_key = ANY($1::uuid[]);
 
 -- name: read_bases
 -- The versions that refused writers started from.
@@ -47,7 +47,8 @@ SELECT v.address, v.version, v.type, v.value, v.writer, v.written_at, v.expires_
 
 -- name: write_batch
 -- Everything a batch comes to, set by set, if nothing that it rests on has changed: items are at the sequence that they
--- were read at, fences where they were left, and nobody has answered one of the commands. Otherwise nothing is written.
+-- were read at, those that were not read and stay as they are ($35) too, fences where they were left, and nobody has
+-- answered one of the commands. Otherwise nothing is written.
 -- The newest version of an item is remembered from the item's own row, without the value where $14 is its type: only
 -- versions that the batch itself replaced come extra.
 WITH changed AS (
@@ -96,7 +97,12 @@ WITH changed AS (
     RETURNING 1
 )
 SELECT unless_overtaken('items', cardinality($2::text[]), (SELECT count(*) FROM written)),
-       unless_overtaken('positions', cardinality($32::integer[]), (SELECT count(*) FROM moved));
+       unless_overtaken('positions', cardinality($32::integer[]), (SELECT count(*) FROM moved)),
+       unless_overtaken('items', cardinality($35::text[]), (
+           SELECT count(*)
+             FROM unnest($35::text[], $36::bigint[]) AS n (address, sequence)
+             JOIN memory_items AS i ON i.address = n.address AND i.sequence = n.sequence
+       ));
 
 -- name: note_erasures
 -- Let the sweep delete the history of forgotten and expired items.

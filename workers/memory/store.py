@@ -1,7 +1,7 @@
 """The typed face of the memory tables: one method for each query, values of the logic in and out, no rule inside."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from itertools import starmap
 from typing import NamedTuple
@@ -32,10 +32,11 @@ class StoredOutcome(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """The clock of a batch, and the outcomes of its commands that were decided before."""
+    """The clock of a batch, the outcomes of its commands that were decided before, and what was not read again."""
 
     now: datetime
     outcomes: Mapping[UUID, StoredOutcome]
+    recent: Mapping[str, Item] = field(default_factory=dict)
 
 
 class Move(NamedTuple):
@@ -54,6 +55,8 @@ class Writes:
     items: Mapping[str, Item]
     #: Address -> the sequence at which an item of `items` was read.
     read_sequences: Mapping[str, int]
+    #: Address -> the sequence at which an item must still be that was neither read nor changed, only remembered.
+    relied_on: Mapping[str, int]
     replaced: Sequence[Version]
     outcomes: Sequence[StoredOutcome]
     #: Address -> the version up to which the sweep is to delete its history.
@@ -101,10 +104,11 @@ async def read_newer(connection: Connection, published: Iterable[Item]) -> list[
     return list(starmap(Item, rows))
 
 
-async def read_known(connection: Connection, keys: Sequence[UUID]) -> dict[UUID, StoredOutcome]:
-    """Return the outcomes of commands that were decided before. Only before their items are read."""
+async def read_known(connection: Connection, keys: Sequence[UUID]) -> tuple[datetime, dict[UUID, StoredOutcome]]:
+    """Return the clock, and the outcomes of commands that were decided before. Only before their items are read."""
     rows = await connection.fetch(_QUERIES["read_known"], keys)
-    return {outcome.command_key: outcome for outcome in starmap(StoredOutcome, rows)}
+    found = [StoredOutcome(*row[1:]) for row in rows if row[1] is not None]
+    return rows[0]["now"], {outcome.command_key: outcome for outcome in found}
 
 
 async def read_bases(connection: Connection, wanted: Sequence[tuple[str, int]]) -> dict[tuple[str, int], Version]:
@@ -128,6 +132,8 @@ async def write_batch(connection: Connection, writes: Writes) -> None:
         writes.group,
         _TOPIC,
         *_columns(writes.moves, len(Move._fields)),
+        list(writes.relied_on.keys()),
+        list(writes.relied_on.values()),
     )
 
 

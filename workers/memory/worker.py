@@ -337,11 +337,11 @@ class Rebalances(ConsumerRebalanceListener):  # type: ignore[misc] # aiokafka ha
             raise
 
     async def on_partitions_assigned(self, assigned: set[TopicPartition]) -> None:
-        """Look the fences up again: others may have moved them meanwhile."""
+        """Look everything up again: others may have worked on it meanwhile."""
         pass_point("in_rebalance")
         self._membership.joined(lambda: trouble_of(self._consumer))
         try:
-            self._batches.forget_positions(tp.partition for tp in assigned)
+            self._batches.forget(tp.partition for tp in assigned)
         except BaseException as error:
             self._failure = error
             raise
