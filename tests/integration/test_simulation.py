@@ -1,4 +1,4 @@
-"""A simulated run against real memory: it reads, it never writes (design 4.6)."""
+"""A simulated run against real memory: it reads, it never writes."""
 
 from pathlib import Path
 

@@ -1,8 +1,6 @@
 """What is read while a recovery ends is not lost on its way to the worker: it would wait for that for ever."""
 
-from pathlib import Path
-
-from tests.support.edge import Edge, Worker, assert_whole, completed, edge, started
+from tests.support.edge import Edge, Worker, assert_whole, completed, started
 
 #: The end of a recovery as a busy machine has it: the agent is not at its queue before the rebalance is over, and
 #: there is time to fetch between the last seek and the moment when Faust clears the queues and says it is over.
@@ -66,17 +64,11 @@ async def recovered(edge: Edge, prelude: str) -> Worker:
     return second
 
 
-async def test_a_fetch_of_a_recovery_that_is_dropped_is_read_again(
-    kafka_bootstrap_servers: str, database: str, topic_prefix: str, tmp_path: Path
-) -> None:
-    async with edge(kafka_bootstrap_servers, database, topic_prefix, tmp_path) as variables:
-        worker = await recovered(variables, _OVERTAKEN)
+async def test_a_fetch_of_a_recovery_that_is_dropped_is_read_again(variables: Edge) -> None:
+    worker = await recovered(variables, _OVERTAKEN)
 
-        assert "overtaken" in worker.lines()
+    assert "overtaken" in worker.lines()
 
 
-async def test_a_fetch_that_meets_the_end_of_a_recovery_is_processed(
-    kafka_bootstrap_servers: str, database: str, topic_prefix: str, tmp_path: Path
-) -> None:
-    async with edge(kafka_bootstrap_servers, database, topic_prefix, tmp_path) as variables:
-        await recovered(variables, _BUSY)
+async def test_a_fetch_that_meets_the_end_of_a_recovery_is_processed(variables: Edge) -> None:
+    await recovered(variables, _BUSY)

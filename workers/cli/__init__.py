@@ -1,4 +1,4 @@
-"""The command line `tally` (design 2.6): one module for each group of commands, registered in one place."""
+"""The command line `tally`: one module for each group of commands, registered in one place."""
 
 from workers.cli import (
     bench,

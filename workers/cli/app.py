@@ -1,4 +1,4 @@
-"""The `tally` command: its groups, its exit codes, its one-line errors (design 2.6)."""
+"""The `tally` command: its groups, its exit codes, its one-line errors."""
 
 import asyncio
 import logging

@@ -17,7 +17,7 @@ from workers.cli.options import Json
 from workers.cli.output import complain, console, show_json
 from workers.cli.topics_commands import check_topics
 from workers.runtime.migrations import missing_migrations
-from workers.runtime.positions import applied_positions
+from workers.runtime.positions import applied_positions, deleted_unread
 from workers.runtime.server import HeldUp, ServerState, held_up, server_state
 from workers.settings import Settings, read_settings
 
@@ -158,7 +158,7 @@ async def _worker(settings: Settings, name: str, inputs: Sequence[Topic]) -> lis
     except DependencyDown as down:
         return [Diagnosis(f"worker {name}", "down", str(down))]
     backlog = sum(kept[lane][1] - position for lane, position in waiting.items())
-    deleted = sum(max(0, first - applied.get(lane, first)) for lane, (first, _) in kept.items())
+    deleted = deleted_unread({lane: first for lane, (first, _) in kept.items()}, applied)
     return [_progress(name, count, backlog, stuck), *_deleted(name, deleted)]
 
 

@@ -1,4 +1,4 @@
-"""Entry points -> the types and conversions of values that plug-ins add (design 4.3).
+"""Entry points -> the types and conversions of values that plug-ins add.
 
 `tallystick.types`: the name is the type's, the object a JSON Schema (a dict, or a function that returns one).
 `tallystick.conversions`: a mapping of (stored type, wanted type) to a function of one JSON value, or a function that

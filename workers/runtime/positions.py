@@ -15,3 +15,8 @@ async def applied_positions(connection: Connection, group: str) -> Mapping[tuple
     return {
         (Topic(row["topic"]), row["partition"]): row["next_offset"] for row in rows if row["consumer_group"] == group
     }
+
+
+def deleted_unread(first: Mapping[tuple[Topic, int], int], applied: Mapping[tuple[Topic, int], int]) -> int:
+    """Return how many records topics have deleted before they were applied: those before the `first` that are kept."""
+    return sum(max(0, offset - applied.get(place, offset)) for place, offset in first.items())

@@ -16,7 +16,7 @@ from topics.catalog import Topic
 from topics.connection import KafkaConnection
 from topics.publisher import Publisher
 from workers.runtime.logs import batch_logger
-from workers.runtime.positions import applied_positions
+from workers.runtime.positions import applied_positions, deleted_unread
 from workers.runtime.postgres import Database
 
 #: On a cluster that never had a group the first question meets no coordinator; aiokafka asks again only when the
@@ -63,7 +63,7 @@ async def rewind(
         async with database.session() as session:
             applied = await applied_positions(session, group)
         first = await consumer.beginning_offsets(list(partitions))
-        deleted = sum(max(0, first[tp] - applied.get(place, first[tp])) for tp, place in partitions.items())
+        deleted = deleted_unread({place: first[tp] for tp, place in partitions.items()}, applied)
         if deleted:
             batch_logger(worker).error(
                 "records are lost", action="retention", records=deleted, cause="their topic deleted them unread"

@@ -14,7 +14,7 @@ from topics.catalog import Topic
 from topics.codec import STRUCTURED_HEADERS
 from topics.records import ReceivedRecord, Record
 from workers.logic.variables import fold
-from workers.logic.variables.rest import rest_of
+from workers.logic.variables.rest import unfinished
 from workers.logic.variables.state import ExecutionKey, ExecutionState
 from workers.logic.variables.step import Context, ForkSource, RealMemory
 from workers.logic.variables.updates import revised_event
@@ -102,7 +102,7 @@ def _rest_before(arrival: Arrival, facts: Facts) -> Arrival | None:
     state = facts.states.get(arrival.execution)
     if arrival.key in facts.known or state is None:
         return None
-    rest = rest_of(state)
+    rest = unfinished(state)
     return None if rest is None or rest.key == arrival.key else arrival.rest(rest.key)
 
 

@@ -1,4 +1,4 @@
-"""What is reported of a race, and what is none (design 2.4, 4.4, 4.9)."""
+"""What is reported of a race, and what is none."""
 
 import pytest
 

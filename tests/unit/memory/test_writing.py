@@ -1,4 +1,4 @@
-"""Versions, conditions, expiry: one item over time (seed 003, design 4.1, 4.2, 4.5)."""
+"""Versions, conditions, expiry: one item over time (seed 003)."""
 
 from decimal import Decimal
 

@@ -1,4 +1,4 @@
-"""Order and waiting (design 2.3)."""
+"""Order and waiting."""
 
 from schemas.envelope import Event
 from schemas.exact_json import JsonObject

@@ -1,4 +1,4 @@
-"""Simulated runs never change memory (design 4.6; seed 003)."""
+"""Simulated runs never change memory (seed 003)."""
 
 from datetime import timedelta
 

@@ -1,4 +1,4 @@
-"""The store: flat outputs, mappings, `_prev`, loops, parallel branches, children (design 3; seed 000)."""
+"""The store: flat outputs, mappings, `_prev`, loops, parallel branches, children (seed 000)."""
 
 from decimal import Decimal
 

@@ -12,7 +12,7 @@ from tests.support.runs import NOW, Run, of_type
 from tests.unit.variables.test_laws_of_runs import Player, Workflow, workflows
 from workers.logic.memory.items import Item
 from workers.logic.variables import entries, fold
-from workers.logic.variables.rest import rest_of
+from workers.logic.variables.rest import unfinished
 from workers.logic.variables.simulation import NeedsMemory
 from workers.logic.variables.state import ExecutionState
 from workers.logic.variables.step import Context, Outgoing, RealMemory
@@ -110,7 +110,7 @@ def test_a_value_that_many_wait_for_is_kept_once_for_the_next_revision() -> None
     output = run.event("activity.completed", {"activity_id": "big", "output": {"text": "x" * 50_000}})
     fold.apply(state, output, context=Context(NOW, run.limits))
 
-    left = rest_of(state)
+    left = unfinished(state)
     assert left is not None
     assert left.content["values"] == ["x" * 50_000]
 
@@ -126,12 +126,12 @@ def test_a_simulated_run_that_goes_on_asks_for_the_memory_that_it_lacks_and_is_l
     fold.apply(state, run.event("activity.completed", {"activity_id": "big", "output": {"n": 1}}), context=context)
     for _ in range(2):  # the read is set free, the other one runs
         fold.go_on(state, context=context)
-    before = rest_of(state)
+    before = unfinished(state)
 
     with pytest.raises(NeedsMemory) as needs:
         fold.go_on(state, context=context)
 
-    assert rest_of(state) == before
+    assert unfinished(state) == before
     assert before is not None
     items = {address: Item(address) for address in needs.value.addresses}
     revision = fold.go_on(state, context=context._replace(memory=RealMemory(items=items)))

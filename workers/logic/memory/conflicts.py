@@ -1,4 +1,4 @@
-"""A race -> what `memory.conflict_detected` says about it (design 2.4, 4.9)."""
+"""A race -> what `memory.conflict_detected` says about it."""
 
 from datetime import datetime
 from hashlib import sha256

@@ -1,4 +1,4 @@
-"""Conversation records (design 2.5, seed 004): an item whose value is a list of messages.
+"""Conversation records (seed 004): an item whose value is a list of messages.
 
 A record lies at scope `workflow`, kind `conversation`, the record's id, key `messages`; so versions, locks and
 changes are those of every item. It is kept until it is deleted (the longest retention), and its history keeps no

@@ -1,4 +1,4 @@
-"""Which items the clock takes away, and which entries of the history go with them (design 4.5)."""
+"""Which items the clock takes away, and which entries of the history go with them."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Lost updates: what was replaced that its writer had not seen (design 4.9).
+"""Lost updates: what was replaced that its writer had not seen.
 
 A write brings a value, a merge patch brings members: what they were made from may have changed since. All other updates
 are made of what is stored now, so they lose nothing.

@@ -1,4 +1,4 @@
-"""Three-way merge (design 4.4): both sides' changes are kept when their paths are disjoint.
+"""Three-way merge: both sides' changes are kept when their paths are disjoint.
 
 The same path changed on both sides is an overlap even where both wrote the same value: two runs that
 counted 5 up to 6 have counted twice.

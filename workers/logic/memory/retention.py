@@ -1,4 +1,4 @@
-"""How long a value is kept (design 4.5): every item expires."""
+"""How long a value is kept: every item expires."""
 
 from datetime import datetime, timedelta
 from enum import Enum

@@ -1,4 +1,4 @@
-"""The types of values (design 4.3): primitives, Json, registered object types, and lists `T[]`."""
+"""The types of values: primitives, Json, registered object types, and lists `T[]`."""
 
 import re
 from collections.abc import Callable, Mapping

@@ -1,4 +1,4 @@
-"""Atomic updates: the value stored now and an operand -> the new value (design 4.4)."""
+"""Atomic updates: the value stored now and an operand -> the new value."""
 
 from decimal import Context, Decimal, InvalidOperation
 from typing import assert_never

@@ -1,4 +1,4 @@
-"""What a request has to wait for, found out on its arrival (design 2.3)."""
+"""What a request has to wait for, found out on its arrival."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass

@@ -19,7 +19,7 @@ _SHOWN_CHARACTERS = 60
 
 
 class Operator(StrEnum):
-    """The names of the contract (design section 3)."""
+    """The names of the contract."""
 
     EXISTS = "exists"
     NOT_EXISTS = "not_exists"

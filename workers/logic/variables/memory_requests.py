@@ -33,7 +33,7 @@ _NOT_PORTS = frozenset({"command_id", "command_source", "address"})
 _LIST_RECORDS = "conversation.get_all"
 _CHANGING_RECORDS = frozenset({"conversation.add", "conversation.delete"})
 _WORKFLOW_GLOBAL = "workflow-global"
-#: Outcomes after which the run knows the item's version (design 2.4, `read_version`).
+#: Outcomes after which the run knows the item's version: its next write carries it as `read_version`.
 _SEEN = frozenset({"memory.found", "memory.missing", "memory.written", "memory.updated"})
 #: A version of more digits is none: the memory worker refuses it by name.
 _VERSION_DIGITS = 18

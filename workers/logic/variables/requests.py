@@ -1,4 +1,4 @@
-"""Order and waiting (design 2.3): when a request may run, and what its answer sets free.
+"""Order and waiting: when a request may run, and what its answer sets free.
 
 A request awaits others by their keys, not by node ids: what was known on its arrival is bound then, what is
 awaited is filled from that very request's answer, however often the node is asked again in between.

@@ -36,7 +36,7 @@ def key_after(key: UUID) -> UUID:
     return UUID(derived_id(key, "rest"))
 
 
-def rest_of(state: ExecutionState) -> Rest | None:
+def unfinished(state: ExecutionState) -> Rest | None:
     """Return what the event before left to do; most leave nothing."""
     if state.raw(entries.rest(0)) is None:
         return None
@@ -110,7 +110,7 @@ class _Values:
 
 def taken_up(state: ExecutionState, context: Context) -> Step:
     """Return the step that goes on with what the event before left to do; it is no rest any more."""
-    rest = rest_of(state)
+    rest = unfinished(state)
     assert rest is not None, "the caller has seen it"
     content = rest.content
     event = Event(

@@ -28,7 +28,7 @@ class Scope:
         if root in POINTERS:
             return _descend(self._pointed_by(root), segments[1:])
         if root in ALIASES and len(segments) > 1:
-            return self.state.lookup(self.frame, (segments[1], *rest_of(path)))
+            return self.state.lookup(self.frame, (segments[1], *segments_within(path)))
         if root == "memory" and len(segments) > 1:
             return self._memory(segments[1:])
         return self.state.lookup(self.frame, segments)
@@ -65,7 +65,7 @@ def provider_name(path: Path) -> str:
     return segments[1] if segments[0] in ALIASES and len(segments) > 1 else segments[0]
 
 
-def rest_of(path: Path) -> tuple[str, ...]:
+def segments_within(path: Path) -> tuple[str, ...]:
     """Return the way into the value of the node or variable that a path depends on."""
     segments = path.segments
     if segments[0] not in ALIASES:

@@ -11,7 +11,7 @@ from workers.logic.variables.awaiting import OPEN_LOOP, closed_gate
 from workers.logic.variables.open_requests import START, Request
 from workers.logic.variables.references import MISSING, Missing, Path, descend
 from workers.logic.variables.requests import ENDINGS, SET_VARIABLES, SETTERS, check_held, fail, skip
-from workers.logic.variables.scope import POINTERS, provider_name, rest_of
+from workers.logic.variables.scope import POINTERS, provider_name, segments_within
 from workers.logic.variables.step import Ending, Step
 
 #: What one answer means for paths, by where they are looked up: thousands may wait for the same large value.
@@ -137,7 +137,7 @@ def _value_for(step: Step, waiting: Request, text: str, ending: Ending, found: _
             found[waiting.frame, text] = step.lookup_in(waiting.frame)(path)
         return found[waiting.frame, text]
     output = _output_of(step, ending, provider_name(path), found)
-    return output if output is MISSING else descend(output, rest_of(path))
+    return output if output is MISSING else descend(output, segments_within(path))
 
 
 def _awaited_elsewhere(step: Step, waiting: Request, text: str, key: str) -> bool:

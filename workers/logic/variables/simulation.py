@@ -1,4 +1,4 @@
-"""Simulated runs (design 4.6): memory requests are decided on an overlay, by the same rules as real ones.
+"""Simulated runs: memory requests are decided on an overlay, by the same rules as real ones.
 
 What the overlay lacks is read once from real memory and kept, so that two simulations of one input give one
 result whatever others write meanwhile; nothing is ever sent to real memory. What would have been written is
