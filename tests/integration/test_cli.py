@@ -344,9 +344,10 @@ async def test_up_that_is_interrupted_in_its_start_stops_at_once() -> None:
 
         starting.send_signal(signal.SIGINT)
         rest = await asyncio.wait_for(starting.stderr.read(), 20)
+        exit_code = await asyncio.wait_for(starting.wait(), 20)
     finally:
         if starting.returncode is None:
             starting.terminate()
 
-    assert await starting.wait() == 0
+    assert exit_code == 0
     assert rest.decode().splitlines() == ["stopping", "nothing is left running"]

@@ -1,6 +1,7 @@
 """One process of ours that never outlives us: started behind `guard.py`, its output in a file."""
 
 import asyncio
+import contextlib
 import os
 import signal
 import sys
@@ -76,7 +77,10 @@ class Child:
     def send(self, what: signal.Signals) -> None:
         """Send a signal, unless the process has ended."""
         if self._process.returncode is None:
-            self._process.send_signal(what)
+            # The process's own `send_signal` looks first whether it has ended, and so takes the exit code (until Python
+            # 3.12.8) before asyncio does, which then reports an unknown child and code 255.
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self._process.pid, what)
 
     async def stop(self, *steps: tuple[signal.Signals, float]) -> int:
         """Send each step's signal and wait its seconds for the end, then kill. Return the exit code.
