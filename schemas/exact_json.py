@@ -6,20 +6,20 @@ A float cannot hold `100.00`, `23843037174560269` in every reader, or `0.1234567
 """
 
 import json
-import re
 from collections.abc import Callable
 from decimal import Decimal, InvalidOperation
-from typing import Any, Self, TypeAlias, cast
+from typing import Any, NoReturn, Self, TypeAlias, cast
 
+import msgspec
 import orjson
 
 JsonValue: TypeAlias = bool | int | Decimal | str | list["JsonValue"] | dict[str, "JsonValue"] | None
 JsonObject: TypeAlias = dict[str, JsonValue]
 
-#: Digits that orjson reads without loss: its integers are 64 bits wide.
-_SAFE_DIGITS = 18
+#: Longer integers are decimals: what counts on 64 bits never meets one that is wider.
+_INTEGER_DIGITS = 18
 _DIGITS = bytes.maketrans(b"123456789", b"000000000")
-_WIDE = b"0" * (_SAFE_DIGITS + 1)
+_WIDE = b"0" * (_INTEGER_DIGITS + 1)
 _ALL_BUT_BRACKETS = bytes(byte for byte in range(256) if byte not in b"[]{}")
 #: Brackets needed before the depth is worth counting.
 MAX_NESTING = 64
@@ -57,13 +57,22 @@ def _number(text: str) -> Decimal:
 
 
 def _integer(text: str) -> int | Decimal:
-    if len(text) > _SAFE_DIGITS or text == "-0":
+    if len(text.lstrip("-")) > _INTEGER_DIGITS or text == "-0":
         return _number(text)
     return int(text)
 
 
+def _constant(text: str) -> NoReturn:
+    raise InvalidJson("malformed", f"not valid JSON: {text} is no number")
+
+
+#: Reads every float from its text, but gives its integers as they are.
+_fast = msgspec.json.Decoder(float_hook=_number)
+#: Reads integers from their texts too.
 _exact = json.JSONDecoder(
-    parse_float=cast("Callable[[str], Any]", _number), parse_int=cast("Callable[[str], Any]", _integer)
+    parse_float=cast("Callable[[str], Any]", _number),
+    parse_int=cast("Callable[[str], Any]", _integer),
+    parse_constant=_constant,
 )
 
 
@@ -75,43 +84,30 @@ def loads(data: bytes, max_nesting: int = MAX_NESTING) -> JsonValue:
     """
     if is_deeper(data, max_nesting):
         raise InvalidJson("too_deep", f"the JSON is nested deeper than {max_nesting} levels; flatten it")
+    if _may_hold_odd_integer(data) and _may_hold_odd_integer(_outside_of_texts(data)):
+        return _exactly(data)
     try:
-        parsed = orjson.loads(data)
-    except orjson.JSONDecodeError as error:
-        if not _is_json_but_for_size(data):
-            raise InvalidJson("malformed", f"not valid JSON: {error}") from error
-        return cast("JsonValue", _exact.decode(data.decode()))
-    if _needs_exact(data):
-        return cast("JsonValue", _exact.decode(data.decode()))
-    return cast("JsonValue", parsed)
+        return cast("JsonValue", _fast.decode(data))
+    except msgspec.DecodeError as error:
+        raise InvalidJson("malformed", f"not valid JSON: {error}") from error
 
 
-#: Possessive, and a text that no quote closes is taken to its end too: a search from each quote in it would take days.
-_STRING_OR_NUMBER = re.compile(
-    rb'"(?:[^"\\]|\\.)*+"?|(?<![0-9.])-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?(?![0-9.eE+-])', re.DOTALL
-)
+def _may_hold_odd_integer(data: bytes) -> bool:
+    """Tell whether there may be an integer that is no `int` here: `-0`, or a long one."""
+    return b"-0" in data or _WIDE in data.translate(_DIGITS)
 
 
-def _is_json_but_for_size(data: bytes) -> bool:
-    """Tell whether only numbers beyond a double's range, such as 1e400, kept orjson from reading the bytes."""
-    small = _STRING_OR_NUMBER.sub(lambda match: match.group() if match.group().startswith(b'"') else b"1", data)
+def _exactly(data: bytes) -> JsonValue:
     try:
-        orjson.loads(small)
-    except orjson.JSONDecodeError:
-        return False
-    return True
-
-
-def _needs_exact(data: bytes) -> bool:
-    """Tell whether JSON holds a number that orjson would round or respell."""
-    bare = _outside_of_texts(data)
-    return (
-        b"." in bare
-        or b"E" in bare
-        or b"-0" in bare
-        or (b"e" in bare and b"e" in bare.replace(b"true", b"").replace(b"false", b""))
-        or _WIDE in bare.translate(_DIGITS)
-    )
+        value = cast("JsonValue", _exact.decode(data.decode()))
+    except (UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise InvalidJson("malformed", f"not valid JSON: {error}") from error
+    try:
+        dumps(value)
+    except TypeError as error:
+        # Python's reader accepts an unpaired surrogate, which no UTF-8 can hold.
+        raise InvalidJson("malformed", f"not valid JSON: {error}") from error
+    return value
 
 
 def _outside_of_texts(data: bytes) -> bytes:
