@@ -10,6 +10,8 @@ from topics.catalog import Topic
 from topics.codec import STRUCTURED_HEADERS, encode
 from topics.records import Headers, ReceivedRecord, Record
 
+#: The header of a record that was published again: the id of the dead letter that it was first.
+REPLAY_OF = "tally-replay-of"
 #: Oversized originals are cut, so that their letters fit into a record: value, key, and headers in all.
 MAX_ORIGINAL_BYTES = 2 * 1024 * 1024
 _MAX_KEY_BYTES = 64 * 1024
@@ -60,16 +62,26 @@ def _base64(value: bytes | None) -> str | None:
 
 
 def original_of(letter: Event, topic: Topic) -> Record:
-    """Rebuild the record that a dead letter holds, for `tally dead-letters replay`."""
+    """Rebuild the record that a dead letter holds, for `tally dead-letters replay`; a header tells that it is none new.
+
+    Refused again, it is another letter, which names the first one.
+    """
     data = letter.data
-    headers = data["headers"]
+    stored = data["headers"]
+    assert isinstance(stored, list)
+    headers = [(str(pair[0]), _unbase64(pair[1]) or b"") for pair in stored if isinstance(pair, list)]
+    if first_letter_of(letter) is None:
+        headers.append((REPLAY_OF, letter.id.encode()))
+    return Record(topic, _unbase64(data["key_base64"]), _unbase64(data["value_base64"]), headers)
+
+
+def first_letter_of(letter: Event) -> str | None:
+    """Return the id of the dead letter whose original was published again and came to this one; None if it was not."""
+    headers = letter.data["headers"]
     assert isinstance(headers, list)
-    return Record(
-        topic,
-        _unbase64(data["key_base64"]),
-        _unbase64(data["value_base64"]),
-        [(str(pair[0]), _unbase64(pair[1]) or b"") for pair in headers if isinstance(pair, list)],
-    )
+    found = (_unbase64(pair[1]) or b"" for pair in headers if isinstance(pair, list) and pair[0] == REPLAY_OF)
+    first = next(found, None)
+    return None if first is None else first.decode(errors="replace")
 
 
 def _unbase64(text: object) -> bytes | None:

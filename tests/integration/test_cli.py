@@ -311,6 +311,14 @@ def test_a_dead_letter_is_listed_with_a_remedy_and_published_again(tally: Tally,
     shown = documents(tally("tail", "execution-events", "--from-beginning", "--json"))
     assert len(shown) == 4
 
+    # What the replay came to is known when what lies behind it is answered.
+    behind = event(5, "scratchpad.read", {"node_id": "behind", "key": "k"})
+    assert tally("publish", "-", given=behind).exit_code == 0
+    assert tally("await", "e-5").exit_code == 0
+    listed = loads(tally("dead-letters", "list", "--json").stdout.encode())
+    assert isinstance(listed, list)
+    assert [letter.get("replay_of") for letter in listed] == [None, letter["id"]]  # type: ignore[union-attr]
+
 
 async def test_workers_leave_on_sigterm(workers: WorkerProcess) -> None:
     await _until(lambda: "worker starts" in workers.log.read_text())

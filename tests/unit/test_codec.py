@@ -8,7 +8,7 @@ from schemas.exact_json import dumps
 from schemas.limits import DEFAULT_LIMITS
 from topics.catalog import Topic
 from topics.codec import decode, encode, object_of
-from topics.dead_letters import MAX_ORIGINAL_BYTES, dead_letter, original_of
+from topics.dead_letters import MAX_ORIGINAL_BYTES, dead_letter, first_letter_of, original_of
 from topics.records import ReceivedRecord
 
 ATTRIBUTES = {"specversion": "1.0", "id": "1", "source": "/s", "type": "variables.set"}
@@ -120,8 +120,20 @@ def test_a_dead_letter_gives_the_original_back_byte_by_byte(value: bytes | None,
 
     original = original_of(decode(letter.value), Topic.MEMORY_COMMANDS)
 
-    assert (original.key, original.value, original.headers) == (key, value, [("trace", b"\xff")])
+    assert (original.key, original.value, original.headers[:-1]) == (key, value, [("trace", b"\xff")])
     assert letter.topic is Topic.DEAD_LETTERS
+
+
+def test_a_replay_that_is_refused_again_and_again_names_the_first_letter() -> None:
+    first = second = decode(dead_letter(received(b"{}"), "malformed", "no", "memory").value)
+    for offset in (18, 19):
+        replayed = original_of(second, Topic.MEMORY_COMMANDS)
+        record = received(b"{}")._replace(offset=offset, headers=replayed.headers)
+        second = decode(dead_letter(record, "malformed", "no", "memory").value)
+
+    assert first_letter_of(first) is None
+    assert first_letter_of(second) == first.id
+    assert record.headers == [("trace", b"\xff"), ("tally-replay-of", first.id.encode())]
 
 
 def test_every_delivery_of_a_record_gives_the_same_letter() -> None:

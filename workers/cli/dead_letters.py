@@ -11,7 +11,7 @@ from schemas.dead_letters import DeadLettered
 from schemas.envelope import Event
 from schemas.errors import UsageError
 from topics.catalog import Topic
-from topics.dead_letters import original_of
+from topics.dead_letters import first_letter_of, original_of
 from topics.publisher import Publisher
 from topics.subscriber import Subscriber
 from workers.cli.app import answer_is_no, app, run
@@ -36,24 +36,40 @@ class Letter:
         """Return where the original lies."""
         return f"{self.data.topic}/{self.data.partition}/{self.data.offset}"
 
+    @property
+    def document(self) -> dict[str, object]:
+        """Return the letter as JSON."""
+        first = {} if self.replay_of is None else {"replay_of": self.replay_of}
+        return {"id": self.event.id, "place": self.place, **first, **self.event.data}
+
+    @property
+    def replay_of(self) -> str | None:
+        """Return the id of the letter whose replay was refused again as this one."""
+        return first_letter_of(self.event)
+
 
 @dead_letters.command("list")
 def list_command(*, code: Code = None, limit: Limit = 50, json: Json = False) -> None:
     """List dead letters, newest last: where each lay, why it was refused, what to do.
 
+    A replay that was refused again is a letter of its own and names the first one.
+
     Example: `tally dead-letters list --code data_invalid`
     """
     letters = run(_letters(read_settings(), code))[-limit:]
     if json:
-        show_json([{"id": letter.event.id, "place": letter.place, **letter.event.data} for letter in letters])
+        show_json([letter.document for letter in letters])
         return
     if not letters:
         say("there are no dead letters")
         return
     show_table(
         None,
-        ("id", "place", "code", "message"),
-        [(letter.event.id, letter.place, letter.data.code, letter.data.message) for letter in letters],
+        ("id", "place", "code", "message", "replay of"),
+        [
+            (letter.event.id, letter.place, letter.data.code, letter.data.message, letter.replay_of or "")
+            for letter in letters
+        ],
         whole={"id"},
     )
     for seen in sorted({letter.data.code for letter in letters}):
@@ -69,6 +85,8 @@ def replay(
     json: Json = False,
 ) -> None:
     """Publish originals again, byte by byte, to the topics they came from; safe to repeat.
+
+    One header is added: `tally-replay-of`, the letter's id.
 
     Example: `tally dead-letters replay --code unknown_parent`
     """

@@ -171,7 +171,9 @@ def _progress(name: str, count: int, backlog: int, stuck: tuple[Lane, int] | Non
     (topic, partition), offset = stuck
     where = f"{topic.value}, partition {partition}, offset {offset}"
     what = f"{count} in its group, {left}, and it does not get on ({where})"
-    return Diagnosis(f"worker {name}", "down", what, "its log and its /readyz say why")
+    # A killed one is a member until its session ends; on the embedded broker, until the next one joins.
+    remedy = f"its log and its /readyz say why; if it was killed, start `tally worker {name}`"
+    return Diagnosis(f"worker {name}", "down", what, remedy)
 
 
 def _deleted(name: str, records: int) -> list[Diagnosis]:

@@ -7,7 +7,8 @@ What it is for: trying Tallystick and testing it without Java. What it lacks, as
 - topics that do not exist are created by the first record, with three partitions;
 - no idempotent producer and no transactions (`InitProducerId` answers UnknownError);
 - ListOffsets answers for the end of a log with the offset after the first record of its newest batch;
-- a consumer group forms in half of the session time-out, and ListGroups cannot be read by aiokafka.
+- a consumer group forms in half of the session time-out, and ListGroups cannot be read by aiokafka;
+- the last member of a group that is killed stays one until the next joins, which then has its partitions at once.
 """
 
 import asyncio
