@@ -2,9 +2,9 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from dataclasses import replace
 
 import pytest_asyncio
+from msgspec.structs import replace
 
 from schemas.envelope import Event
 from schemas.exact_json import dumps, loads

@@ -2,7 +2,8 @@
 
 import copy
 from collections.abc import Callable
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from schemas.envelope import Event
 from schemas.exact_json import JsonObject

@@ -1,9 +1,8 @@
 """Who an event is, and when two of one identity differ."""
 
-from dataclasses import replace
-
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from schemas.envelope import Event
 from schemas.exact_json import loads

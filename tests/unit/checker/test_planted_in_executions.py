@@ -1,8 +1,10 @@
 """The checker finds broken promises of variable stores, dead letters and positions, planted one by one."""
 
 import base64
-from dataclasses import replace
+import dataclasses
 from random import Random
+
+from msgspec.structs import replace
 
 from schemas.limits import DEFAULT_LIMITS
 from tests.support.checker import check
@@ -24,7 +26,7 @@ from workers.variables.table import _total
 
 
 def in_parts() -> History:
-    limits = replace(DEFAULT_LIMITS, step_bytes=0, batch_bytes=3000)
+    limits = dataclasses.replace(DEFAULT_LIMITS, step_bytes=0, batch_bytes=3000)
     return simulate(102, commands=30, runs=8, limits=limits).recorded()
 
 

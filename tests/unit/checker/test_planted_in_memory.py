@@ -1,9 +1,9 @@
 """The checker finds every kind of broken promise of memory, planted one by one into a history in which all were kept."""
 
-from dataclasses import replace
 from uuid import UUID
 
 import pytest
+from msgspec.structs import replace
 
 from schemas.exact_json import dumps, loads
 from tests.support.checker import check

@@ -1,6 +1,6 @@
 """The checker finds what simulated runs must not do, planted into a history in which they did nothing of it."""
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from schemas.exact_json import JsonObject
 from tests.support.checker import check
