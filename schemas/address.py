@@ -5,10 +5,11 @@ segment, a literal `-` is `%2D`. The text is the Kafka key and the primary key i
 """
 
 import re
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
 from urllib.parse import quote, unquote
+
+from msgspec import Struct
 
 from schemas.errors import Rejection
 from schemas.limits import DEFAULT_LIMITS
@@ -19,8 +20,7 @@ _ABSENT = "-"
 _CONTROL_CHARACTER = re.compile(r"[\x00-\x1f\x7f]")
 
 
-@dataclass(frozen=True, slots=True)
-class Address:
+class Address(Struct, frozen=True):
     """`workflow` is None for shared items; `kind` and `id` are None for workflow-global ones."""
 
     tenant: str
@@ -35,35 +35,30 @@ class Address:
 
 
 @lru_cache(maxsize=65536)
-def _encode(segment: str | None) -> str:
-    if segment is None:
+def _segment(name: str, value: str | None) -> str:
+    """Write one segment; `name` says in a refusal which one it is."""
+    if value is None:
         return _ABSENT
-    if segment == _ABSENT:
+    if value == _ABSENT:
         return "%2D"
-    return quote(segment, safe="")
-
-
-def _check_segment(name: str, segment: str | None) -> None:
-    if segment is None:
-        return
-    if not segment:
+    if not value:
         raise Rejection("address_invalid", f"the address's {name} is empty; give it a value")
-    if _CONTROL_CHARACTER.search(segment) is not None:
-        raise Rejection("address_invalid", f"the address's {name} {segment!r} holds a control character")
+    if _CONTROL_CHARACTER.search(value) is not None:
+        raise Rejection("address_invalid", f"the address's {name} {value!r} holds a control character")
+    return quote(value, safe="")
 
 
+@lru_cache(maxsize=65536)
 def format_address(address: Address) -> str:
     """Write the canonical text. Raises `Rejection` (`address_invalid`, `address_too_long`)."""
-    for name in ("tenant", "workflow", "kind", "id", "key"):
-        _check_segment(name, getattr(address, name))
     text = "/".join(
         (
-            _encode(address.tenant),
+            _segment("tenant", address.tenant),
             address.scope,
-            _encode(address.workflow),
-            _encode(address.kind),
-            _encode(address.id),
-            _encode(address.key),
+            _segment("workflow", address.workflow),
+            _segment("kind", address.kind),
+            _segment("id", address.id),
+            _segment("key", address.key),
         )
     )
     if len(text) > DEFAULT_LIMITS.address_bytes:

@@ -29,18 +29,16 @@ def decode(value: bytes | None, headers: Headers = ()) -> Event:
             "too_large",
             f"the record has {len(value)} bytes, {DEFAULT_LIMITS.record_bytes} are allowed; store a reference",
         )
+    parsed = _parse(value)
+    if isinstance(parsed, dict) and "specversion" in parsed:
+        return _event(parsed, parsed.get("data"))
     # Kafka's headers may lack their value, whatever the types say: such an attribute is not there.
     binary = {name[3:].lower(): text for name, text in headers if name[:3].lower() == "ce_" and text is not None}
-    parsed = _parse(value)
-    if "specversion" in binary and not (isinstance(parsed, dict) and "specversion" in parsed):
+    if "specversion" in binary:
         return _event(_binary_attributes(binary), parsed)
     if not isinstance(parsed, dict):
         raise Rejection("malformed", f"the value is a JSON {type(parsed).__name__}, not a CloudEvent object")
-    if "specversion" not in parsed:
-        raise Rejection(
-            "envelope_invalid", "the value has no specversion and the record no ce_ headers; add one of them"
-        )
-    return _event(parsed, parsed.get("data", {}))
+    raise Rejection("envelope_invalid", "the value has no specversion and the record no ce_ headers; add one of them")
 
 
 def _parse(value: bytes) -> Any:

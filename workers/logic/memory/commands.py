@@ -1,9 +1,10 @@
 """Event on `memory-commands` -> command: complete, typed, its value checked and measured."""
 
 from dataclasses import dataclass, field
-from functools import lru_cache
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Literal, TypeAlias
 from uuid import UUID
+
+from msgspec import Struct
 
 from schemas.address import Address, Scope, format_address
 from schemas.conversations import (
@@ -40,7 +41,7 @@ class Rules:
     types: TypeRegistry = field(default_factory=TypeRegistry)
 
 
-class Write(NamedTuple):
+class Write(Struct, frozen=True):
     """Store a value; `expected` makes it conditional. `body` is the value as compact JSON."""
 
     value: JsonValue
@@ -52,19 +53,19 @@ class Write(NamedTuple):
     read_version: int | None
 
 
-class Read(NamedTuple):
+class Read(Struct, frozen=True):
     """Read a value as `type`."""
 
     type: str
 
 
-class Forget(NamedTuple):
+class Forget(Struct, frozen=True):
     """Remove a value; `expected` makes it conditional."""
 
     expected: int | None
 
 
-class Update(NamedTuple):
+class Update(Struct, frozen=True):
     """Change a value where it is."""
 
     operation: Operation
@@ -78,20 +79,20 @@ class Update(NamedTuple):
     read_version: int | None
 
 
-class AddMessage(NamedTuple):
+class AddMessage(Struct, frozen=True):
     """Append to a conversation record."""
 
     message: JsonObject
 
 
-class GetMessages(NamedTuple):
+class GetMessages(Struct, frozen=True):
     """Read a conversation record."""
 
     limit: int | None
     sort_order: Literal["asc", "desc"]
 
 
-class ListRecords(NamedTuple):
+class ListRecords(Struct, frozen=True):
     """List a workflow's conversation records: the addresses that start with `prefix`."""
 
     prefix: str
@@ -100,11 +101,11 @@ class ListRecords(NamedTuple):
     role: str | None
 
 
-class DeleteRecord(NamedTuple):
+class DeleteRecord(Struct, frozen=True):
     """Remove a conversation record."""
 
 
-class Broken(NamedTuple):
+class Broken(Struct, frozen=True):
     """A command that breaks a rule whatever is stored: its outcome is `memory.rejected`."""
 
     code: str
@@ -114,7 +115,7 @@ class Broken(NamedTuple):
 Request: TypeAlias = Write | Read | Forget | Update | AddMessage | GetMessages | ListRecords | DeleteRecord | Broken
 
 
-class Command(NamedTuple):
+class Command(Struct, frozen=True):
     """One command. `address` is None only when it is broken in a way that leaves its item unnamed."""
 
     key: UUID
@@ -182,15 +183,6 @@ def _writer_of(event: Event) -> bytes:
     return dumps(writer)
 
 
-_Parts: TypeAlias = tuple[str, Scope, str | None, str | None, str | None, str]
-
-
-@lru_cache(maxsize=65536)
-def _formatted(parts: _Parts) -> str:
-    """Format an address. A tuple is found in the cache in a tenth of an `Address`'s time."""
-    return format_address(Address(*parts))
-
-
 def item_address(tenant: str, *, scope: Scope, workflow: str | None, subject: tuple[str, str] | None, key: str) -> str:
     """Return the canonical address of an item; `subject` is (kind, id), None for workflow-global.
 
@@ -201,7 +193,7 @@ def item_address(tenant: str, *, scope: Scope, workflow: str | None, subject: tu
     if scope == "shared" and workflow is not None:
         raise Rejection("workflow_required", f"scope shared belongs to no workflow, {workflow!r} came; leave it out")
     kind, item_id = subject or (None, None)
-    return _formatted((tenant, scope, workflow, kind, item_id, key))
+    return format_address(Address(tenant, scope, workflow, kind, item_id, key))
 
 
 def _address_of(tenant: str, data: Data) -> str:
@@ -275,23 +267,20 @@ def _expected(data: MemoryWriteCommand | MemoryUpdateCommand | MemoryForgetComma
     A conditional command without its version is refused, never made unconditional (seed 003). A text that a
     template left behind counts as the number it spells.
     """
+    version = data.expected_version
+    if isinstance(version, int):
+        return version
     if not data.is_conditional:
         return None
-    version = data.expected_version
-    if isinstance(version, str):
-        version = version.strip()
-    if version is None or version == "":
+    text = "" if version is None else version.strip()
+    if not text:
         raise Rejection(
             "expected_version_required",
             "the command is conditional and expected_version came out empty; wire the reader's version into it",
         )
-    if isinstance(version, str):
-        if not (version.isascii() and version.isdecimal() and len(version) <= 18):
-            raise Rejection(
-                "expected_version_invalid", f"expected_version {version[:40]!r} is not a whole number from 0"
-            )
-        version = int(version)
-    return version
+    if not (text.isascii() and text.isdecimal() and len(text) <= 18):
+        raise Rejection("expected_version_invalid", f"expected_version {text[:40]!r} is not a whole number from 0")
+    return int(text)
 
 
 def _write(data: MemoryWriteCommand, rules: Rules) -> Write:
