@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import sys
+import traceback
 from collections.abc import Coroutine, Sequence
 from enum import IntEnum
 from functools import partial
@@ -19,6 +20,7 @@ from topics.asyncapi import CONTRACT_VERSION
 from workers.cli.database import SchemaMissing
 from workers.cli.output import complain
 from workers.embedded.errors import EmbeddedError
+from workers.runtime.failures import EXIT_BUG
 
 _T = TypeVar("_T")
 
@@ -30,6 +32,7 @@ class ExitCode(IntEnum):
     NO = 1
     USAGE = 2
     DOWN = 3
+    BUG = EXIT_BUG
 
 
 #: As the README's table has them: first what one needs first.
@@ -70,6 +73,9 @@ class OneLineErrors(TyperGroup):
         except Abort:
             complain("tally: given up")
             sys.exit(ExitCode.NO)
+        except Exception as error:  # noqa: BLE001 - one of the failure points: a bug is not the answer no
+            traceback.print_exception(error)
+            sys.exit(ExitCode.BUG)
         sys.exit(result if isinstance(result, int) else ExitCode.DONE)
 
 
@@ -126,7 +132,10 @@ app = typer.Typer(
         "Try it: `tally demo`. Run everything on this machine: `tally up`. "
         "Look whether all is well: `tally doctor`."
     ),
-    epilog="Exit codes: 0 done, 1 the answer is no (missing, conflict), 2 usage or bad input, 3 a dependency is down.",
+    epilog=(
+        "Exit codes: 0 done, 1 the answer is no (missing, conflict), 2 usage or bad input, 3 a dependency is down; "
+        "70 a bug, 130 Ctrl-C in what waits or watches."
+    ),
 )
 
 

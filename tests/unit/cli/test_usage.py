@@ -55,6 +55,17 @@ def test_a_wrong_call_is_explained_in_one_line(arguments: list[str], words: str)
     assert result.stderr.startswith("tally: ")
 
 
+def test_a_bug_is_not_taken_for_the_answer_no(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken() -> None:
+        raise KeyError("lost")
+
+    monkeypatch.setattr("workers.cli.topics_commands.document", broken)
+    result = tally("asyncapi")
+
+    assert result.exit_code == 70
+    assert "KeyError: 'lost'" in result.stderr
+
+
 @pytest.mark.parametrize("key", ["stage", "a/b", "a/b/c", "a/b/c/d/e/f", "of workflow"])
 def test_a_key_may_hold_slashes(key: str) -> None:
     result = tally("memory", "get", key, "--subject", "case:c-7", "--workflow", "w")
