@@ -51,8 +51,6 @@ class Settings(BaseSettings):
     postgres_pool_size: int = Field(default=4, ge=1, le=100)
 
     batch_size: int = Field(default=500, ge=1, le=10_000)
-    #: How long a batch may wait to fill up; it bounds what a lone event pays.
-    batch_wait_s: float = Field(default=0.005, gt=0, le=10)
     #: Outcomes are kept at least as long as their input can come again: never below the topic's retention.
     outcome_retention_days: int = Field(default=8, ge=8, le=3650)
     #: A finished execution and its history are deleted after this long. Never below the outcome retention: until then

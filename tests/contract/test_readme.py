@@ -1,4 +1,4 @@
-"""The README names every setting and command, and its links lead somewhere."""
+"""The README names every setting and command, none that does nothing, and its links lead somewhere."""
 
 import re
 from pathlib import Path
@@ -19,6 +19,12 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 @pytest.mark.parametrize("field", Settings.model_fields)
 def test_every_setting_is_explained(field: str) -> None:
     assert f"`TALLY_{field.upper()}`" in README
+
+
+def test_every_setting_is_read_somewhere() -> None:
+    code = "".join(module.read_text(encoding="utf-8") for module in (ROOT / "workers").rglob("*.py"))
+
+    assert [field for field in Settings.model_fields if not re.search(rf"\.{field}\b", code)] == []
 
 
 @pytest.mark.parametrize("command", typer.main.get_command(app).commands)  # type: ignore[attr-defined]
