@@ -6,6 +6,7 @@ A float cannot hold `100.00`, `23843037174560269` in every reader, or `0.1234567
 """
 
 import json
+import re
 from collections.abc import Callable
 from decimal import Decimal, InvalidOperation
 from typing import Any, NoReturn, Self, TypeAlias, cast
@@ -20,6 +21,8 @@ JsonObject: TypeAlias = dict[str, JsonValue]
 _INTEGER_DIGITS = 18
 _DIGITS = bytes.maketrans(b"123456789", b"000000000")
 _WIDE = b"0" * (_INTEGER_DIGITS + 1)
+#: What ids and times hold, -0a1b and -05T, goes on.
+_NEGATIVE_ZERO = re.compile(rb"-0(?![\w.])")
 _ALL_BUT_BRACKETS = bytes(byte for byte in range(256) if byte not in b"[]{}")
 #: Brackets needed before the depth is worth counting.
 MAX_NESTING = 64
@@ -94,7 +97,7 @@ def loads(data: bytes, max_nesting: int = MAX_NESTING) -> JsonValue:
 
 def _may_hold_odd_integer(data: bytes) -> bool:
     """Tell whether there may be an integer that is no `int` here: `-0`, or a long one."""
-    return b"-0" in data or _WIDE in data.translate(_DIGITS)
+    return _NEGATIVE_ZERO.search(data) is not None or _WIDE in data.translate(_DIGITS)
 
 
 def _exactly(data: bytes) -> JsonValue:
