@@ -45,7 +45,7 @@ def conflict_event(decision: Decision) -> Event | None:
 
 
 def reply_key(decision: Decision) -> str:
-    """Return the Kafka key of an outcome: the execution, else the reply key, else the address (design 2.2)."""
+    """Return the Kafka key of an outcome: the execution, else the reply key, else the address."""
     event = decision.command.event
     key = event.subject or event.replykey or decision.command.address
     assert key is not None, "a command that nobody could be answered to is a dead letter"

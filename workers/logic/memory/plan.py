@@ -1,4 +1,4 @@
-"""A batch of commands over items as they were read -> one decision each, and what to write (design section 5).
+"""A batch of commands over items as they were read -> one decision each, and what to write.
 
 The same address many times in a batch is a loop; the same command twice gives its first decision.
 """
