@@ -21,7 +21,8 @@ from topics.catalog import Topic
 from topics.codec import decode, encode
 from topics.records import ReceivedRecord, Record
 from workers.logic.memory.plan import Seen
-from workers.memory.batch import Committed, MemoryBatches
+from workers.memory.batch import MemoryBatches
+from workers.memory.compose import Committed
 from workers.memory.intake import take_in
 from workers.memory.publication import Publication
 from workers.memory.sweep import Sweep
@@ -72,8 +73,8 @@ class PostgresMemory:
             for place, event in enumerate(events)
         ]
         self._offset += len(events)
-        committed = self.run(self._batches.apply(take_in(records, RULES), {}))
-        reused = {decode(letter.record.value or b"").data["offset"] for letter in committed.letters}
+        committed = self.run(self._commit(records))
+        reused = {decode(letter.record.value or b"").data["offset"] for part in committed for letter in part.letters}
         published = _by_command(committed)
         told: list[Told | Seen] = []
         here: set[str] = set()
@@ -83,14 +84,22 @@ class PostgresMemory:
             elif event.id in here:
                 told.append(Seen.IN_BATCH)
             elif event.id in self._published:
-                again = published[event.id]
-                assert again == self._published[event.id] * (len(again) // len(self._published[event.id]))
+                assert published[event.id] == self._published[event.id]
                 told.append(Seen.BEFORE)
             else:
                 here.add(event.id)
                 told.append(_told(published[event.id]))
         self._published.update({command: published[command] for command in here})
         return told
+
+    async def _commit(self, records: Sequence[ReceivedRecord]) -> list[Committed]:
+        """Apply records at once, or as two batches of which the second was looked up before the first was written."""
+        if len(records) < 2 or self._offset % 2:
+            return [await self._batches.apply(take_in(records, RULES), {})]
+        middle = len(records) // 2
+        first, second = take_in(records[:middle], RULES), take_in(records[middle:], RULES)
+        ahead = await self._batches.look_ahead(second)
+        return [await self._batches.apply(first, {}), await self._batches.apply(second, {}, ahead=ahead)]
 
     def pass_time(self, seconds: int) -> None:
         self.second += seconds
@@ -134,13 +143,13 @@ _KEPT = """
 """
 
 
-def _by_command(committed: Committed) -> dict[str, list[bytes]]:
-    """Return what was published of each command: its outcome, and the race that it met."""
-    found: dict[str, list[bytes]] = {}
-    for record in committed.outgoing:
+def _by_command(committed: Sequence[Committed]) -> dict[str, list[bytes]]:
+    """Return what was published of each command: its outcome, and the race that it met; once, however often."""
+    found: dict[str, dict[bytes, None]] = {}
+    for record in (record for part in committed for record in part.outgoing):
         if record.topic in (Topic.MEMORY_RESULTS, Topic.MEMORY_CONFLICTS):
-            found.setdefault(str(decode(_value(record)).data["command_id"]), []).append(_value(record))
-    return found
+            found.setdefault(str(decode(_value(record)).data["command_id"]), {})[_value(record)] = None
+    return {command: [*values] for command, values in found.items()}
 
 
 def _value(record: Record) -> bytes:

@@ -17,8 +17,9 @@ from topics.catalog import Topic
 from topics.codec import decode, encode
 from topics.records import ReceivedRecord
 from workers.logic.memory.items import Item
-from workers.memory import batch, store
-from workers.memory.batch import Committed, MemoryBatches
+from workers.memory import lookup, store
+from workers.memory.batch import MemoryBatches
+from workers.memory.compose import Committed
 from workers.memory.intake import take_in
 from workers.memory.publication import Publication
 from workers.memory.sweep import Sweep
@@ -179,7 +180,7 @@ async def test_what_a_worker_wrote_last_is_not_read_again(opened: Database, monk
     async def never(*_: object) -> None:
         raise AssertionError("the item was at hand")
 
-    monkeypatch.setattr(batch, "read_items", never)
+    monkeypatch.setattr(lookup, "read_items", never)
     written = await worker.apply(
         record(memory_event("memory.write", type="Json", value={"n": 2}, expected_version=1), 1),
         record(memory_event("memory.write", type="Json", value={"n": 3}, expected_version=1), 2),

@@ -6,6 +6,7 @@ Each bug is one that delivery systems have had. Product code knows nothing of th
 import asyncio
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Any, cast
 from uuid import UUID
@@ -56,18 +57,19 @@ def memory_without_known_commands() -> None:
 def memory_outcome_made_anew_on_redelivery() -> None:
     """What was decided is sent again from memory of the rules, not from what is stored."""
     from workers.memory import batch
-    from workers.memory.store import Known, StoredOutcome
+    from workers.memory.lookup import Found
+    from workers.memory.store import StoredOutcome
 
     compose = batch.compose
 
-    def made_anew(arrivals: Any, planned: Any, stored: Any, known: Known) -> Any:
+    def made_anew(arrivals: Any, planned: Any, found: Found) -> Any:
         outcomes: Mapping[UUID, StoredOutcome] = {
             key: outcome._replace(outcome=_with(outcome.outcome, delivery="again"))
-            for key, outcome in known.outcomes.items()
+            for key, outcome in found.outcomes.items()
         }
-        return compose(arrivals, planned, stored, Known(known.now, outcomes, known.recent))
+        return compose(arrivals, planned, replace(found, outcomes=outcomes))
 
-    batch.compose = made_anew
+    batch.compose = made_anew  # type: ignore[attr-defined]
 
 
 def _with(value: bytes, **data: str) -> bytes:

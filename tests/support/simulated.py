@@ -27,9 +27,9 @@ from workers.logic.memory.plan import Stored, needed_listings, plan
 from workers.logic.variables.simulation import NeedsMemory
 from workers.logic.variables.state import ExecutionKey, ExecutionState
 from workers.logic.variables.step import ForkSource, RealMemory
-from workers.memory import batch as memory_batch
 from workers.memory import intake as memory_intake
-from workers.memory.store import Known as KnownCommands
+from workers.memory.compose import change_records, compose
+from workers.memory.lookup import Found
 from workers.memory.store import StoredOutcome
 from workers.variables import intake
 from workers.variables.decision import Decision, Facts, decide
@@ -187,7 +187,7 @@ class Simulated:
         prefixes = needed_listings(command for _, command in taken.arrivals)
         stored = Stored(self.items, known, listings={prefix: self._listing(prefix) for prefix in prefixes})
         planned = plan((command for _, command in taken.arrivals), stored, now=self.now, rules=_RULES)
-        composed = memory_batch.compose(taken.arrivals, planned, stored, KnownCommands(self.now, self.outcomes))
+        composed = compose(taken.arrivals, planned, Found(self.now, self.outcomes, stored.items))
         self.items.update(planned.items)
         for version in new_versions(planned):
             self.history.versions.append(
@@ -201,7 +201,7 @@ class Simulated:
         for address, shown in composed.committed.changed.items():
             newest = self.items[address]
             if newest.sequence > shown.sequence:
-                self.send(memory_batch.change_records(newest))
+                self.send(change_records(newest))
         for partition, position in taken.positions.items():
             lane = Topic.MEMORY_COMMANDS, partition
             self.applied[lane] = max(self.applied[lane], position)

@@ -9,7 +9,7 @@ from topics.publisher import Publisher
 from topics.records import Record
 from workers.logic.memory.items import Item
 from workers.memory import store
-from workers.memory.batch import change_records
+from workers.memory.compose import change_records
 from workers.runtime.health import Health
 from workers.runtime.postgres import Database
 from workers.runtime.retry import retry

@@ -1,10 +1,10 @@
-"""memory-commands -> batches that are understood while the batch before them is written.
+"""memory-commands -> batches that are understood and looked up while the batch before them is written.
 
 Reading decides nothing and acknowledges nothing: a batch that was read and is then dropped comes again.
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import islice
@@ -20,6 +20,7 @@ from topics.catalog import Topic
 from topics.records import ReceivedRecord
 from workers.logic.memory.commands import Rules
 from workers.memory.intake import Intake, take_in
+from workers.memory.lookup import Found
 from workers.runtime.health import Health
 from workers.runtime.retry import retry
 
@@ -38,6 +39,8 @@ class Batch:
     positions: dict[TopicPartition, int] = field(default_factory=dict)
     #: The offset after the newest record of each partition's log.
     log_ends: dict[int, int] = field(default_factory=dict)
+    #: What is known of its commands and items, where the batch was full before its turn came.
+    ahead: Found | None = None
     #: Monotonic seconds of the poll.
     started: float = 0.0
 
@@ -70,6 +73,7 @@ class Reader:
         consumer: AIOKafkaConsumer,
         rules: Rules,
         in_flight: InFlight,
+        look_ahead: Callable[[Intake], Awaitable[Found | None]],
         *,
         batch_size: int,
         servers: str,
@@ -79,6 +83,7 @@ class Reader:
         self._consumer = consumer
         self._rules = rules
         self._in_flight = in_flight
+        self._look_ahead = look_ahead
         self._batch_size = batch_size
         self._servers = servers
         self._health = health
@@ -111,6 +116,8 @@ class Reader:
         self._in_flight.begin()
         batch = Batch(started=monotonic())
         await self._understand(polled, batch)
+        if batch.intake.records == self._batch_size:
+            batch.ahead = await self._look_ahead(batch.intake)
         return batch
 
     async def top_up(self, batch: Batch) -> None:

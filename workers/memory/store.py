@@ -1,7 +1,7 @@
 """The typed face of the memory tables: one method for each query, values of the logic in and out, no rule inside."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import starmap
 from typing import NamedTuple
@@ -28,15 +28,6 @@ class StoredOutcome(NamedTuple):
     reply_key: str
     outcome: bytes
     conflict: bytes | None
-
-
-@dataclass(frozen=True, slots=True)
-class Known:
-    """The clock of a batch, the outcomes of its commands that were decided before, and what was not read again."""
-
-    now: datetime
-    outcomes: Mapping[UUID, StoredOutcome]
-    recent: Mapping[str, Item] = field(default_factory=dict)
 
 
 class Move(NamedTuple):

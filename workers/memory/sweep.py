@@ -10,7 +10,7 @@ from typing import Final
 from workers.logic.memory.expiry import purge
 from workers.logic.memory.items import Item
 from workers.memory import store
-from workers.memory.batch import change_records
+from workers.memory.compose import change_records
 from workers.memory.publication import Publication
 from workers.memory.store import Expired
 from workers.runtime.crash_points import pass_point

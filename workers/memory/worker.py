@@ -17,7 +17,8 @@ from topics.catalog import Topic
 from topics.connection import FETCH_WAIT_MS
 from topics.publisher import Publisher
 from workers.logic.memory.commands import Rules
-from workers.memory.batch import Committed, MemoryBatches
+from workers.memory.batch import MemoryBatches
+from workers.memory.compose import Committed
 from workers.memory.intake import WORKER, Intake
 from workers.memory.publication import Publication
 from workers.memory.reading import Batch, InFlight, Reader
@@ -199,6 +200,7 @@ class MemoryWorker:
             consumer,
             self._rules,
             self._in_flight,
+            self._batches.look_ahead,
             batch_size=self._settings.batch_size,
             servers=self._connection.bootstrap_servers,
             health=self._health,
@@ -242,7 +244,7 @@ class MemoryWorker:
 
     async def _apply(self, batch: Batch, on_decided: Callable[[], None]) -> Committed:
         return await retry(
-            lambda: self._batches.apply(batch.intake, batch.log_ends, on_decided),
+            lambda: self._batches.apply(batch.intake, batch.log_ends, ahead=batch.ahead, on_decided=on_decided),
             name="postgres",
             health=self._health,
             stop=self._stop,

@@ -1,0 +1,70 @@
+"""Commands of a batch -> what was decided before of them, and their items: from PostgreSQL, or at hand.
+
+Nothing here is locked. What a batch rests on is true when the statement that writes it has found it unchanged.
+"""
+
+from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from uuid import UUID
+
+from workers.logic.memory.commands import Command
+from workers.logic.memory.items import Item
+from workers.memory import store
+from workers.memory.intake import Addresses
+from workers.memory.recent import RecentItems
+from workers.memory.store import StoredOutcome
+from workers.runtime.items import read_items
+from workers.runtime.postgres import Connection
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What is known of a batch's commands and items; `now` is later than every change that is seen here."""
+
+    now: datetime
+    outcomes: Mapping[UUID, StoredOutcome] = field(default_factory=dict)
+    items: Mapping[str, Item] = field(default_factory=dict)
+    #: Addresses of those items that were at hand: others may have changed them.
+    remembered: AbstractSet[str] = frozenset()
+
+
+class Lookup:
+    """Looks up for one batch after the other, and remembers what they wrote."""
+
+    def __init__(self) -> None:
+        self._recent = RecentItems()
+        self._last_outcomes: Mapping[UUID, StoredOutcome] = {}
+        self._last_items: Mapping[str, Item] = {}
+
+    async def find(
+        self, connection: Connection, commands: Sequence[Command], addresses: Addresses, *, anew: bool
+    ) -> Found:
+        """Look up what is known of commands, then items (see queries.sql); `anew`: all of them, whatever is at hand."""
+        now, outcomes = await store.read_known(connection, [command.key for command in commands])
+        recent = {} if anew else self._recent.find(addresses.locked, now)
+        wanted = [*(addresses.locked - recent.keys()), *addresses.read]
+        if not wanted:
+            return Found(now, outcomes, recent, recent.keys())
+        now, items = await read_items(connection, wanted)
+        return Found(now, outcomes, {**recent, **items}, recent.keys())
+
+    def completed(self, ahead: Found) -> Found:
+        """Return what was found while the last batch was written, with what that one wrote."""
+        newer = {
+            address: item
+            for address, item in self._last_items.items()
+            if address not in ahead.items or ahead.items[address].sequence < item.sequence
+        }
+        return replace(ahead, outcomes={**ahead.outcomes, **self._last_outcomes}, items={**ahead.items, **newer})
+
+    def add(self, items: Mapping[str, Item], outcomes: Sequence[StoredOutcome]) -> None:
+        """Remember what a batch wrote."""
+        self._recent.add(items.values())
+        self._last_items = items
+        self._last_outcomes = {outcome.command_key: outcome for outcome in outcomes}
+
+    def clear(self) -> None:
+        """Forget what is at hand: somebody else has changed something."""
+        self._recent.clear()
