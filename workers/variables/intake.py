@@ -95,7 +95,7 @@ def _is_ours(event: Event) -> bool:
 def subject_of(event: Event, topic: Topic) -> str:
     """Return the execution of an event on `topic`. Raises `Rejection`: `unknown_type`, `subject_required`."""
     spec = ALL_TYPES.get(event.type)
-    if spec is not None and topic.value not in spec.topics:
+    if spec is not None and topic not in spec.topics:
         raise Rejection(
             "unknown_type",
             f"the type {event.type} does not belong on {topic.value}; it goes to {' or '.join(spec.topics)}",
