@@ -25,11 +25,11 @@ def memory_acknowledged_before_published() -> None:
 
     finish = MemoryWorker._finish
 
-    async def acknowledge_first(self: Any, consumer: Any, batch: Any, committed: Any) -> None:
+    async def acknowledge_first(self: Any, consumer: Any, batch: Any, committed: Any, before: Any) -> Any:
         self._finished.update(batch.positions)
         await self._acknowledge(consumer)
         await asyncio.sleep(_GAP_S)
-        await finish(self, consumer, batch, committed)
+        return await finish(self, consumer, batch, committed, before)
 
     MemoryWorker._finish = acknowledge_first  # type: ignore[method-assign]
 

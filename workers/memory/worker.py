@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 from time import monotonic
@@ -161,11 +162,12 @@ class MemoryWorker:
             crash(error, worker=WORKER, during=during)
 
     async def _consume(self) -> None:
-        """Read one batch, commit the one before it and publish the one before that, at once and each in its turn.
+        """Read one batch, commit the one before it, publish the one before that, and acknowledge one before those.
 
-        What waits for Kafka does not wait for disks, and PostgreSQL works while the next batch is understood.
+        All at once and each in its turn: what waits for Kafka does not wait for disks, and PostgreSQL works while the
+        next batch is understood.
         """
-        publishing: asyncio.Task[None] | None = None
+        last: Finishing | None = None
         async with self._consumer() as (consumer, rebalances):
             reader = self._reader(consumer)
             try:
@@ -173,10 +175,10 @@ class MemoryWorker:
                     batch = await reader.next()
                     rebalances.raise_failure()
                     if batch is None:
-                        if publishing is not None and publishing.done():
-                            await publishing
-                            publishing = None
-                        if publishing is None:
+                        if last is not None and last.finished.done():
+                            await last.finished
+                            last = None
+                        if last is None:
                             await self._acknowledge(consumer)
                         continue
                     await reader.top_up(batch)
@@ -184,13 +186,11 @@ class MemoryWorker:
                     pass_point("after_commit")
                     if committed.replayed:
                         pass_point("in_recovery")
-                    if publishing is not None:
-                        await publishing
-                    publishing = asyncio.create_task(self._finish(consumer, batch, committed))
+                    last = await self._finish(consumer, batch, committed, last)
             finally:
                 try:
-                    if publishing is not None:
-                        await publishing
+                    if last is not None:
+                        await last.finished
                     await self._acknowledge(consumer)
                 finally:
                     await reader.drop()
@@ -250,11 +250,30 @@ class MemoryWorker:
             stop=self._stop,
         )
 
-    async def _finish(self, consumer: AIOKafkaConsumer, batch: Batch, committed: Committed) -> None:
-        """Publish what a batch committed, wait for the acknowledgements, then acknowledge its input."""
+    async def _finish(
+        self, consumer: AIOKafkaConsumer, batch: Batch, committed: Committed, before: "Finishing | None"
+    ) -> "Finishing":
+        """Begin to publish what a batch committed, as soon as what the one `before` it committed is published."""
+        if before is not None:
+            before.leave_to(committed)
+            await before.published
+        published = asyncio.create_task(self._publish(committed, before))
+        finished = asyncio.create_task(self._settle(consumer, batch, committed, published))
+        return Finishing(committed, published, finished)
+
+    async def _publish(self, committed: Committed, before: "Finishing | None") -> None:
+        """Publish, wait for the acknowledgements, and for the batch before: input is acknowledged in order."""
         letters = [letter.record for letter in committed.letters]
         await self._publication.publish([*committed.outgoing, *letters])
         pass_point("after_publish")
+        if before is not None:
+            await before.finished
+
+    async def _settle(
+        self, consumer: AIOKafkaConsumer, batch: Batch, committed: Committed, published: asyncio.Task[None]
+    ) -> None:
+        """Look after the newest states once a batch is published, then acknowledge its input."""
+        await published
         await self._publication.settle(committed.changed.values())
         self._finished.update(batch.positions)
         await self._acknowledge(consumer)
@@ -299,6 +318,20 @@ class MemoryWorker:
             positions=intake.positions,
             ms=round(seconds * 1000, 1),
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Finishing:
+    """A committed batch on its way. What fails in one fails in all that come after it: none is acknowledged."""
+
+    committed: Committed
+    published: asyncio.Task[None]
+    finished: asyncio.Task[None]
+
+    def leave_to(self, following: Committed) -> None:
+        """Leave items that the following batch changed to that one: it shows a newer state, and looks after it."""
+        for address in following.changed:
+            self.committed.changed.pop(address, None)
 
 
 class Rebalances(ConsumerRebalanceListener):  # type: ignore[misc] # aiokafka has no types
