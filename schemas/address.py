@@ -5,7 +5,6 @@ segment, a literal `-` is `%2D`. The text is the Kafka key and the primary key i
 """
 
 import re
-from functools import lru_cache
 from typing import Literal
 from urllib.parse import quote, unquote
 
@@ -18,6 +17,8 @@ Scope = Literal["workflow", "shared"]
 _SEGMENTS = 6
 _ABSENT = "-"
 _CONTROL_CHARACTER = re.compile(r"[\x00-\x1f\x7f]")
+#: An address of which every segment is written as it is.
+_PLAIN = re.compile(r"(?:[A-Za-z0-9_.~-]+/){5}[A-Za-z0-9_.~-]+")
 
 
 class Address(Struct, frozen=True):
@@ -34,7 +35,6 @@ class Address(Struct, frozen=True):
         return format_address(self)
 
 
-@lru_cache(maxsize=65536)
 def _segment(name: str, value: str | None) -> str:
     """Write one segment; `name` says in a refusal which one it is."""
     if value is None:
@@ -48,19 +48,13 @@ def _segment(name: str, value: str | None) -> str:
     return quote(value, safe="")
 
 
-@lru_cache(maxsize=65536)
 def format_address(address: Address) -> str:
     """Write the canonical text. Raises `Rejection` (`address_invalid`, `address_too_long`)."""
-    text = "/".join(
-        (
-            _segment("tenant", address.tenant),
-            address.scope,
-            _segment("workflow", address.workflow),
-            _segment("kind", address.kind),
-            _segment("id", address.id),
-            _segment("key", address.key),
-        )
-    )
+    parts = (address.tenant, address.scope, address.workflow, address.kind, address.id, address.key)
+    # Nearly all are plain, and then this is faster than a cache of them would be.
+    text = "/".join([_ABSENT if part is None else part for part in parts])
+    if _ABSENT in parts or _PLAIN.fullmatch(text) is None:
+        text = "/".join(map(_segment, Address.__struct_fields__, parts))
     if len(text) > DEFAULT_LIMITS.address_bytes:
         raise Rejection(
             "address_too_long",

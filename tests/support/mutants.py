@@ -11,6 +11,8 @@ from datetime import datetime
 from typing import Any, cast
 from uuid import UUID
 
+from msgspec import structs
+
 from schemas.envelope import Event
 from schemas.exact_json import dumps, loads
 from topics.codec import decode, encode
@@ -93,7 +95,7 @@ def memory_condition_checked_on_an_old_version() -> None:
     def almost(command: Any, request: Any, situation: Any) -> Any:
         current = live_version(situation.item, situation.now)
         if request.expected is not None and request.expected == current - 1:
-            request = request._replace(expected=current)
+            request = structs.replace(request, expected=current)
         return write(command, request, situation)
 
     write = decide._write
@@ -110,8 +112,8 @@ def memory_conversation_read_one_message_late() -> None:
         item = situation.item
         if item.value is not None and item.version % 3 == 0:
             value = cast("Any", loads(item.value))
-            item = item._replace(value=dumps({**value, "messages": value["messages"][:-1]}))
-        return add(command, request, situation._replace(item=item))
+            item = structs.replace(item, value=dumps({**value, "messages": value["messages"][:-1]}))
+        return add(command, request, structs.replace(situation, item=item))
 
     decide._add_message = late
 

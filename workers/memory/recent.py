@@ -9,10 +9,10 @@ from datetime import datetime
 
 from workers.logic.memory.items import Item, has_expired
 
-#: What an item takes besides its value: the tuple, its texts and times.
+#: What an item takes besides its value: the object, its texts and times.
 _ITEM_BYTES = 1024
-#: As much as stays in a processor's cache: from beyond it, looking an item up takes as long as reading it again.
-_MAX_BYTES = 2 * 1024 * 1024
+#: A part of a processor's cache: from beyond it, looking an item up takes as long as reading it again.
+_MAX_BYTES = 512 * 1024
 
 
 class RecentItems:

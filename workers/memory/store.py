@@ -4,10 +4,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import starmap
+from operator import attrgetter
 from typing import NamedTuple
 from uuid import UUID
 
 import asyncpg
+from msgspec.structs import astuple
 
 from topics.catalog import Topic
 from workers.logic.memory.conversations import RECORD_TYPE
@@ -110,7 +112,7 @@ async def read_bases(connection: Connection, wanted: Sequence[tuple[str, int]]) 
 
 async def write_batch(connection: Connection, writes: Writes) -> None:
     """Write a batch whole, or nothing where it was overtaken (a serialization failure)."""
-    items = sorted(writes.items.values())
+    items = sorted(writes.items.values(), key=attrgetter("address"))
     await connection.execute(
         _QUERIES["write_batch"],
         writes.now,
@@ -130,7 +132,7 @@ async def write_batch(connection: Connection, writes: Writes) -> None:
 
 def _changed_columns(items: Sequence[Item], read_sequences: Mapping[str, int]) -> list[Sequence[object]]:
     """Return what the statement takes of items; it knows what changed them, and when."""
-    columns = _columns(items, len(Item._fields))
+    columns = _columns(map(astuple, items), len(Item.__struct_fields__))
     addresses, *state, _change, _changed_at, changed_by, expires_at, traceparent = columns
     read_at = [read_sequences[item.address] for item in items]
     return [addresses, read_at, *state, changed_by, expires_at, traceparent]

@@ -4,6 +4,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import NamedTuple
 
+from msgspec import structs
+
 from schemas.exact_json import JsonObject, JsonValue, canonical, dumps, loads
 from tests.support.checker.commands import Answered
 from tests.support.checker.linearizability import Kind, Operation
@@ -78,7 +80,7 @@ class RealStates:
             verdict.counts["states met that were not published"] += 1
             state = self._before(kept, effects)
         # How far its history was erased is not published, and comes into play in what it became only.
-        return state._replace(erased_version=kept.erased_version)
+        return structs.replace(state, erased_version=kept.erased_version)
 
     def _before(self, kept: Item, effects: Sequence[str]) -> Item:
         """Return what an item was before so many changes, where its worker died before it told anybody."""
@@ -95,7 +97,9 @@ class RealStates:
             messages = record["messages"]
             assert isinstance(messages, list), "written by this project"
             value = dumps({**record, "messages": messages[: len(messages) - len(effects)]})
-        return before._replace(type=type_, value=value or _SOMETHING, expires_at=datetime.max.replace(tzinfo=UTC))
+        return structs.replace(
+            before, type=type_, value=value or _SOMETHING, expires_at=datetime.max.replace(tzinfo=UTC)
+        )
 
 
 def _object(data: bytes) -> JsonObject:

@@ -6,7 +6,9 @@ in a worker, in a simulation, and in a test.
 
 from collections.abc import Callable
 from datetime import datetime
-from typing import NamedTuple, assert_never, cast
+from typing import assert_never, cast
+
+from msgspec import Struct
 
 from schemas.errors import Rejection
 from schemas.exact_json import JsonObject, JsonValue, Raw
@@ -45,7 +47,7 @@ from workers.logic.memory.types import is_wider_or_same, parsed
 from workers.logic.memory.updates import updated
 
 
-class Decision(NamedTuple):
+class Decision(Struct, frozen=True):
     """What one command comes to. `item` is the state afterwards where it changed."""
 
     command: Command
@@ -55,7 +57,7 @@ class Decision(NamedTuple):
     conflict: JsonObject | None = None
 
 
-class Situation(NamedTuple):
+class Situation(Struct, frozen=True):
     """What a decision rests on besides the command: the item, its history, the clock, the rules."""
 
     item: Item
@@ -245,7 +247,7 @@ def _written_outcome(command: Command, item: Item) -> JsonObject:
 
 
 def _read(command: Command, request: Read, situation: Situation) -> Decision:
-    item, now, rules, _, _ = situation
+    item, now, rules = situation.item, situation.now, situation.rules
     if not is_live(item, now):
         return Decision(command, "memory.missing", _outcome(command, {"version": 0}))
     assert item.value is not None
@@ -291,7 +293,7 @@ def _gone(command: Command, situation: Situation) -> Item:
 
 
 def _update(command: Command, request: Update, situation: Situation) -> Decision:
-    item, now, rules, _, _ = situation
+    item, now, rules = situation.item, situation.now, situation.rules
     _refuse_record(item, now)
     live = is_live(item, now)
     current: MaybeValue = NOTHING

@@ -54,27 +54,27 @@ def reply_key(decision: Decision) -> str:
 
 def changed_event(item: Item) -> Event:
     """Return the newest state of an item. It is made of the row alone: whoever sends it again sends the same."""
-    address, version, sequence, previous, _, type_name, value, writer, change, at, cause, expires_at, trace = item
-    assert cause is not None, "a change has a cause"
-    assert change is not None, "a change has a kind"
+    assert item.changed_by is not None, "a change has a cause"
+    assert item.change is not None, "a change has a kind"
+    value, at = item.value, item.changed_at
     data: dict[str, object] = {
-        "change": change,
-        "address": address,
-        "version": version if value is not None else 0,
-        "previous_version": previous,
-        "sequence": sequence,
-        "type": type_name,
+        "change": item.change,
+        "address": item.address,
+        "version": 0 if value is None else item.version,
+        "previous_version": item.previous_version,
+        "sequence": item.sequence,
+        "type": item.type,
         "value": None if value is None else Raw(value),
-        "writer": None if writer is None else Raw(writer),
+        "writer": None if item.writer is None else Raw(item.writer),
         "written_at": None if value is None or at is None else timestamp(at),
-        "expires_at": None if expires_at is None else timestamp(expires_at),
+        "expires_at": None if item.expires_at is None else timestamp(item.expires_at),
     }
     return Event(
-        id=derived_id(cause, "changed"),
+        id=derived_id(item.changed_by, "changed"),
         source=SOURCE,
         type="memory.changed",
-        tenant=tenant_of(address),
-        traceparent=trace,
+        tenant=tenant_of(item.address),
+        traceparent=item.traceparent,
         data=cast("JsonObject", data),
     )
 

@@ -4,11 +4,13 @@ from datetime import datetime
 from typing import Literal, NamedTuple
 from uuid import UUID
 
+from msgspec import Struct
+
 Change = Literal["written", "forgotten", "expired"]
 
 
-class Item(NamedTuple):
-    """One row: the newest state of an address. A tuple, because a batch makes one for each of its writes.
+class Item(Struct, frozen=True, gc=False):
+    """One row: the newest state of an address.
 
     `version` is the highest one ever used: it outlives forget and expiry, so that no number comes twice (no ABA).
     `value` is compact JSON; None says that the item is gone, or was never written.

@@ -10,6 +10,8 @@ from datetime import datetime, timedelta
 from typing import cast
 from uuid import UUID
 
+from msgspec.structs import asdict
+
 from schemas.address import parse_address
 from schemas.envelope import Event
 from schemas.exact_json import JsonObject, JsonValue, Raw, dumps, loads
@@ -170,7 +172,7 @@ def effects_of(state: ExecutionState) -> list[JsonValue]:
 def _keep(state: ExecutionState, item: Item) -> None:
     fields: dict[str, object] = {
         name: value
-        for name, value in item._asdict().items()
+        for name, value in asdict(item).items()
         if value not in (None, 0) and name not in ("address", "value", "writer")
     }
     for name in ("value", "writer"):
