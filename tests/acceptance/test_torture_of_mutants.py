@@ -16,7 +16,8 @@ EXPECTED = {
     "memory_silent_about_lost_updates": ((), {"lost_update_unreported", "not_linearizable"}),
     "memory_condition_checked_on_an_old_version": ((), {"condition_ignored"}),
     "memory_conversation_read_one_message_late": ((), {"message_lost"}),
-    "variables_acknowledged_before_committed": (KILLS, {"event_lost"}),
+    # Events are found again by the position that PostgreSQL has; what they were to publish is not.
+    "variables_acknowledged_before_committed": (KILLS, {"event_lost", "published_missing"}),
     "variables_published_before_committed": (KILLS, {"published_changed", "published_uncommitted"}),
     "variables_published_from_memory_only": (KILLS, {"published_missing"}),
     "variables_simulated_for_real": ((), {"simulation_leaked"}),

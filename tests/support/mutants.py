@@ -139,10 +139,10 @@ def variables_published_before_committed() -> None:
 
     write = BatchProcessor._write
 
-    async def publish_first(self: Any, connection: Any, read: Any, decision: Any, heads: Any) -> None:
+    async def publish_first(self: Any, connection: Any, read: Any, decision: Any, *others: Any) -> None:
         await self._publisher.publish(decision.outgoing())
         await asyncio.sleep(_GAP_S)
-        await write(self, connection, read, decision, heads)
+        await write(self, connection, read, decision, *others)
 
     BatchProcessor._write = publish_first  # type: ignore[method-assign]
 
