@@ -21,13 +21,14 @@ from topics.catalog import Topic
 from topics.codec import decode, encode
 from topics.records import ReceivedRecord, Record
 from workers.logic.memory.plan import Seen
-from workers.memory.batch import MemoryBatches
+from workers.memory import store
+from workers.memory.batch import Decided, MemoryBatches
 from workers.memory.compose import Committed
 from workers.memory.intake import take_in
 from workers.memory.publication import Publication
 from workers.memory.sweep import Sweep
 from workers.runtime.health import Health
-from workers.runtime.postgres import BY_KEY, Database
+from workers.runtime.postgres import BY_KEY, Connection, Database
 
 _RETENTION = timedelta(days=8)
 _Found = TypeVar("_Found")
@@ -46,6 +47,7 @@ class PostgresMemory:
         self.second = 0
         self.workflow = ""
         self._examples = 0
+        self.decided_ahead = 0
         self._loop = loop
         self._database = database
         self._offset = 0
@@ -93,13 +95,30 @@ class PostgresMemory:
         return told
 
     async def _commit(self, records: Sequence[ReceivedRecord]) -> list[Committed]:
-        """Apply records at once, or as two batches of which the second was looked up before the first was written."""
+        """Apply records at once, or as two batches of which the second was decided before the first was written."""
         if len(records) < 2 or self._offset % 2:
             return [await self._batches.apply(take_in(records, RULES), {})]
         middle = len(records) // 2
         first, second = take_in(records[:middle], RULES), take_in(records[middle:], RULES)
-        ahead = await self._batches.look_ahead(second)
-        return [await self._batches.apply(first, {}), await self._batches.apply(second, {}, ahead=ahead)]
+        deciding: list[asyncio.Task[Decided | None]] = []
+        write = store.write_batch
+
+        def decide_the_second() -> None:
+            deciding.append(asyncio.create_task(self._batches.decide_ahead(second, {})))
+
+        async def write_then(connection: Connection, writes: store.Writes) -> None:
+            await deciding[0]
+            await write(connection, writes)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(store, "write_batch", write_then)
+            committed = await self._batches.apply(first, {}, on_decided=decide_the_second)
+        ahead = deciding[0].result()
+        also = await self._batches.apply(second, {}, ahead=ahead)
+        if ahead is not None:
+            assert also is ahead.composed.committed, "it was written as it was decided ahead"
+            self.decided_ahead += 1
+        return [committed, also]
 
     def pass_time(self, seconds: int) -> None:
         self.second += seconds
@@ -180,3 +199,4 @@ def test_batches_on_postgres_follow_the_model(memory: PostgresMemory) -> None:
     run_state_machine_as_test(
         lambda: MemoryMachine(memory.begin()), settings=settings(max_examples=100, stateful_step_count=50)
     )
+    assert memory.decided_ahead > 50

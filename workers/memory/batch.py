@@ -6,11 +6,14 @@ published afterwards, from what was stored, so that every delivery of a command 
 
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from datetime import timedelta
+from itertools import count
 
 from schemas.errors import DependencyDown, Fenced
 from topics.records import ReceivedRecord
 from workers.logic.memory.commands import Command, Rules
+from workers.logic.memory.items import Version
 from workers.logic.memory.plan import Plan, Stored, needed_bases, needed_listings, plan
 from workers.memory import store
 from workers.memory.compose import Committed, Composed, compose
@@ -28,6 +31,18 @@ _REMEMBERED_ADDRESSES = 200_000
 _CAREFUL_BATCHES = 100
 
 
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """A batch that only needs to be written; it rests on the batch `after` (0: on what is stored)."""
+
+    number: int
+    after: int
+    planned: Plan
+    composed: Composed
+    writes: Writes
+    too_late: Sequence[Letter]
+
+
 class MemoryBatches:
     """Applies batches, one at a time. What it remembers between them only saves work."""
 
@@ -41,6 +56,10 @@ class MemoryBatches:
         #: Partition -> the position that this worker left; a partition that it does not know is looked up.
         self._left_at: dict[int, int] = {}
         self._batches_under_locks = 0
+        self._numbers = count(1)
+        #: The batch that is being written, or was last; and the number of the one that was.
+        self._current: Decided | None = None
+        self._written = 0
 
     def forget(self, partitions: Iterable[int]) -> None:
         """Look fences and items up again: partitions were assigned anew, or someone else works on them."""
@@ -48,16 +67,23 @@ class MemoryBatches:
             self._left_at.pop(partition, None)
         self._lookup.clear()
 
-    async def look_ahead(self, intake: Intake) -> Found | None:
-        """Look up what the next batch needs, while the last one is written.
+    async def decide_ahead(self, intake: Intake, log_ends: Mapping[int, int]) -> Decided | None:
+        """Decide the next batch on top of the one that is being written.
 
-        None where PostgreSQL is away: `apply` looks itself, and waits.
+        None where that is of no use: `apply` then decides it itself, in its turn, and waits for what is away.
         """
+        before = self._current
+        left_at = {**self._left_at, **_positions_after(before)}
         commands = [command for _, command in intake.arrivals]
+        if self._batches_under_locks or not intake.positions.keys() <= left_at.keys() or needed_listings(commands):
+            return None
+        addresses = addresses_of(commands)
         try:
+            await self._add_rows(addresses.written)
             async with self._database.session() as connection:
-                return await self._lookup.find(connection, commands, addresses_of(commands), anew=False)
-        except DependencyDown:
+                found = await self._lookup.find(connection, commands, addresses, anew=False)
+                return await self._decide(connection, intake, log_ends, left_at, found, before)
+        except (DependencyDown, Fenced):
             return None
 
     async def apply(
@@ -65,7 +91,7 @@ class MemoryBatches:
         intake: Intake,
         log_ends: Mapping[int, int],
         *,
-        ahead: Found | None = None,
+        ahead: Decided | None = None,
         on_decided: Callable[[], None] = lambda: None,
     ) -> Committed:
         """Apply a batch and return what it committed. May be called again for the same batch after any error.
@@ -73,49 +99,89 @@ class MemoryBatches:
         It is decided on what is looked up without locks, and written by one statement that finds all of it unchanged
         or writes nothing. A batch that was overtaken is decided again, then under its items' locks.
 
-        `log_ends` are the offsets after the newest record of each partition. `ahead` is what `look_ahead` found, begun
-        after the batch before the last one was committed. `on_decided` is called when only PostgreSQL has work left,
-        the longest wait of a batch: the time to begin what is next. Raises
-        `DependencyDown`; `Fenced` when someone else changed these items, applied records of these partitions, or
-        decided one of these commands, meanwhile.
+        `log_ends` are the offsets after the newest record of each partition. `ahead` is what `decide_ahead` made of it:
+        it counts if the batch that it rests on was written as it was then, and only for the first call. `on_decided` is
+        called when only PostgreSQL has work left: the time to begin what is next. Raises `DependencyDown`; `Fenced`
+        when someone else changed these items, applied records of these partitions, or decided one of these commands,
+        meanwhile.
         """
+        if ahead is not None and (self._batches_under_locks or ahead.after != self._written):
+            ahead = None
+        try:
+            decided = await self._write(intake, log_ends, ahead, on_decided)
+        except Fenced:
+            self.forget(intake.positions)
+            self._with_rows -= addresses_of(command for _, command in intake.arrivals).written
+            self._batches_under_locks = _CAREFUL_BATCHES
+            raise
+        self._written = decided.number
+        self._lookup.add(decided.planned.items.values())
+        self._left_at.update(_positions_after(decided))
+        self._batches_under_locks = max(0, self._batches_under_locks - 1)
+        committed = decided.composed.committed
+        committed.letters = [*intake.letters, *decided.too_late, *committed.letters]
+        return committed
+
+    async def _write(
+        self, intake: Intake, log_ends: Mapping[int, int], ahead: Decided | None, on_decided: Callable[[], None]
+    ) -> Decided:
+        """Write a batch, decided ahead or here and now; return when it is committed."""
+        if ahead is not None:
+            async with self._database.session() as connection:
+                return await self._write_decided(connection, ahead, on_decided)
         commands = [command for _, command in intake.arrivals]
         addresses = addresses_of(commands)
-        if self._batches_under_locks or not intake.positions.keys() <= self._left_at.keys():
-            ahead = None
         left_at = await self._positions(sorted(intake.positions))
         await self._add_rows(addresses.written)
+        async with self._session(addresses) as connection:
+            found = await self._lookup.find(connection, commands, addresses, anew=self._batches_under_locks > 0)
+            decided = await self._decide(connection, intake, log_ends, left_at, found, None)
+            return await self._write_decided(connection, decided, on_decided)
+
+    async def _write_decided(self, connection: Connection, decided: Decided, on_decided: Callable[[], None]) -> Decided:
+        self._current = decided
+        on_decided()
+        pass_point("before_commit")
+        await store.write_batch(connection, decided.writes)
+        return decided
+
+    async def _decide(
+        self,
+        connection: Connection,
+        intake: Intake,
+        log_ends: Mapping[int, int],
+        left_at: Mapping[int, int],
+        found: Found,
+        before: Decided | None,
+    ) -> Decided:
+        """Decide a batch, on top of the one `before` it where that one may not be written yet."""
+        bases: Mapping[tuple[str, int], Version] = {}
+        if before is not None:
+            found = found.after(before.planned.items, before.composed.outcomes)
+            bases = {(version.address, version.version): version for version in before.planned.replaced}
         # A topic that ends before its position was made anew: nothing of it was applied.
         fences = {
             partition: 0 if log_ends.get(partition, position) < position else position
             for partition, position in left_at.items()
         }
-        try:
-            async with self._session(addresses) as connection:
-                found = await self._find(connection, commands, addresses, ahead)
-                arrivals, too_late = self._split_too_late(intake.arrivals, fences, found)
-                stored = await self._read(connection, commands, found)
-                planned = plan((command for _, command in arrivals), stored, now=found.now, rules=self._rules)
-                composed = compose(arrivals, planned, found)
-                # Never back: what a zombie or a restarted worker sends again may end before what others applied.
-                moves = [
-                    Move(partition, left_at[partition], max(offset, fences[partition]))
-                    for partition, offset in intake.positions.items()
-                ]
-                on_decided()
-                pass_point("before_commit")
-                await store.write_batch(connection, self._writes(planned, composed, found, moves))
-        except Fenced:
-            self.forget(intake.positions)
-            self._with_rows -= addresses.written
-            self._batches_under_locks = _CAREFUL_BATCHES
-            raise
-        self._lookup.add(planned.items, composed.outcomes)
-        self._left_at.update({move.partition: move.next_offset for move in moves})
-        self._batches_under_locks = max(0, self._batches_under_locks - 1)
-        committed = composed.committed
-        committed.letters = [*intake.letters, *too_late, *committed.letters]
-        return committed
+        arrivals, too_late = self._split_too_late(intake.arrivals, fences, found)
+        commands = [command for _, command in arrivals]
+        stored = await self._read(connection, commands, found, bases)
+        planned = plan(commands, stored, now=found.now, rules=self._rules)
+        composed = compose(arrivals, planned, found)
+        # Never back: what a zombie or a restarted worker sends again may end before what others applied.
+        moves = [
+            Move(partition, left_at[partition], max(offset, fences[partition]))
+            for partition, offset in intake.positions.items()
+        ]
+        return Decided(
+            next(self._numbers),
+            self._written if before is None else before.number,
+            planned,
+            composed,
+            self._writes(planned, composed, found, moves),
+            too_late,
+        )
 
     @asynccontextmanager
     async def _session(self, addresses: Addresses) -> AsyncIterator[Connection]:
@@ -149,20 +215,19 @@ class MemoryBatches:
             self._with_rows.clear()
         self._with_rows |= addresses
 
-    async def _find(
-        self, connection: Connection, commands: Sequence[Command], addresses: Addresses, ahead: Found | None
-    ) -> Found:
-        if ahead is not None:
-            return self._lookup.completed(ahead)
-        return await self._lookup.find(connection, commands, addresses, anew=self._batches_under_locks > 0)
-
-    async def _read(self, connection: Connection, commands: Sequence[Command], found: Found) -> Stored:
-        """Read what only some commands ask for."""
-        bases = needed_bases(commands, found.items)
+    async def _read(
+        self,
+        connection: Connection,
+        commands: Sequence[Command],
+        found: Found,
+        bases: Mapping[tuple[str, int], Version],
+    ) -> Stored:
+        """Read what only some commands ask for; `bases` are entries of the history that are not written yet."""
+        needed = needed_bases(commands, found.items)
         return Stored(
             found.items,
             {key: outcome.digest for key, outcome in found.outcomes.items()},
-            await store.read_bases(connection, bases) if bases else {},
+            {**await store.read_bases(connection, needed), **bases} if needed else {},
             {prefix: await list_records(connection, prefix, found.now) for prefix in needed_listings(commands)},
         )
 
@@ -201,3 +266,8 @@ class MemoryBatches:
             [pair for pair in arrivals if (pair[0].partition, pair[0].offset) not in places],
             [letter(record, "outcome_expired", message) for record in late],
         )
+
+
+def _positions_after(decided: Decided | None) -> dict[int, int]:
+    """Return where a batch leaves its partitions."""
+    return {} if decided is None else {move.partition: move.next_offset for move in decided.writes.moves}

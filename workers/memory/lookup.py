@@ -3,7 +3,7 @@
 Nothing here is locked. What a batch rests on is true when the statement that writes it has found it unchanged.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -29,14 +29,22 @@ class Found:
     #: Addresses of those items that were at hand: others may have changed them.
     remembered: AbstractSet[str] = frozenset()
 
+    def after(self, items: Mapping[str, Item], outcomes: Iterable[StoredOutcome]) -> "Found":
+        """Return the same once these are written, which may be so already."""
+        newer = {
+            address: item
+            for address, item in items.items()
+            if address not in self.items or self.items[address].sequence < item.sequence
+        }
+        decided = {outcome.command_key: outcome for outcome in outcomes}
+        return replace(self, outcomes={**self.outcomes, **decided}, items={**self.items, **newer})
+
 
 class Lookup:
     """Looks up for one batch after the other, and remembers what they wrote."""
 
     def __init__(self) -> None:
         self._recent = RecentItems()
-        self._last_outcomes: Mapping[UUID, StoredOutcome] = {}
-        self._last_items: Mapping[str, Item] = {}
 
     async def find(
         self, connection: Connection, commands: Sequence[Command], addresses: Addresses, *, anew: bool
@@ -50,20 +58,9 @@ class Lookup:
         now, items = await read_items(connection, wanted)
         return Found(now, outcomes, {**recent, **items}, recent.keys())
 
-    def completed(self, ahead: Found) -> Found:
-        """Return what was found while the last batch was written, with what that one wrote."""
-        newer = {
-            address: item
-            for address, item in self._last_items.items()
-            if address not in ahead.items or ahead.items[address].sequence < item.sequence
-        }
-        return replace(ahead, outcomes={**ahead.outcomes, **self._last_outcomes}, items={**ahead.items, **newer})
-
-    def add(self, items: Mapping[str, Item], outcomes: Sequence[StoredOutcome]) -> None:
+    def add(self, items: Iterable[Item]) -> None:
         """Remember what a batch wrote."""
-        self._recent.add(items.values())
-        self._last_items = items
-        self._last_outcomes = {outcome.command_key: outcome for outcome in outcomes}
+        self._recent.add(items)
 
     def clear(self) -> None:
         """Forget what is at hand: somebody else has changed something."""

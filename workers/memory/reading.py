@@ -1,6 +1,6 @@
-"""memory-commands -> batches that are understood and looked up while the batch before them is written.
+"""memory-commands -> batches that are understood and decided while the batch before them is written.
 
-Reading decides nothing and acknowledges nothing: a batch that was read and is then dropped comes again.
+Nothing is written or acknowledged here: a batch that was read and is then dropped comes again.
 """
 
 import asyncio
@@ -19,8 +19,8 @@ from topics.away import kafka_down
 from topics.catalog import Topic
 from topics.records import ReceivedRecord
 from workers.logic.memory.commands import Rules
+from workers.memory.batch import Decided
 from workers.memory.intake import Intake, take_in
-from workers.memory.lookup import Found
 from workers.runtime.health import Health
 from workers.runtime.retry import retry
 
@@ -39,8 +39,8 @@ class Batch:
     positions: dict[TopicPartition, int] = field(default_factory=dict)
     #: The offset after the newest record of each partition's log.
     log_ends: dict[int, int] = field(default_factory=dict)
-    #: What is known of its commands and items, where the batch was full before its turn came.
-    ahead: Found | None = None
+    #: What it comes to, where it was full before its turn came.
+    decided: Decided | None = None
     #: Monotonic seconds of the poll.
     started: float = 0.0
 
@@ -73,7 +73,7 @@ class Reader:
         consumer: AIOKafkaConsumer,
         rules: Rules,
         in_flight: InFlight,
-        look_ahead: Callable[[Intake], Awaitable[Found | None]],
+        decide_ahead: Callable[[Intake, Mapping[int, int]], Awaitable[Decided | None]],
         *,
         batch_size: int,
         servers: str,
@@ -83,7 +83,7 @@ class Reader:
         self._consumer = consumer
         self._rules = rules
         self._in_flight = in_flight
-        self._look_ahead = look_ahead
+        self._decide_ahead = decide_ahead
         self._batch_size = batch_size
         self._servers = servers
         self._health = health
@@ -117,7 +117,7 @@ class Reader:
         batch = Batch(started=monotonic())
         await self._understand(polled, batch)
         if batch.intake.records == self._batch_size:
-            batch.ahead = await self._look_ahead(batch.intake)
+            batch.decided = await self._decide_ahead(batch.intake, batch.log_ends)
         return batch
 
     async def top_up(self, batch: Batch) -> None:

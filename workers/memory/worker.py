@@ -200,7 +200,7 @@ class MemoryWorker:
             consumer,
             self._rules,
             self._in_flight,
-            self._batches.look_ahead,
+            self._batches.decide_ahead,
             batch_size=self._settings.batch_size,
             servers=self._connection.bootstrap_servers,
             health=self._health,
@@ -243,8 +243,12 @@ class MemoryWorker:
             await consumer.stop()
 
     async def _apply(self, batch: Batch, on_decided: Callable[[], None]) -> Committed:
+        async def apply() -> Committed:
+            ahead, batch.decided = batch.decided, None
+            return await self._batches.apply(batch.intake, batch.log_ends, ahead=ahead, on_decided=on_decided)
+
         return await retry(
-            lambda: self._batches.apply(batch.intake, batch.log_ends, ahead=batch.ahead, on_decided=on_decided),
+            apply,
             name="postgres",
             health=self._health,
             stop=self._stop,
