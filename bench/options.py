@@ -7,7 +7,7 @@ from dataclasses import dataclass
 class Options:
     """Sizes of a run. `events` are those of one round."""
 
-    events: int = 20_000
+    events: int = 60_000
     rounds: int = 5
     #: Activities of the long execution.
     long_execution: int = 5_000

@@ -28,7 +28,7 @@ Polled: TypeAlias = Mapping[TopicPartition, Sequence["ConsumerRecord[bytes | Non
 
 _POLL_MS = 200
 #: Records between two looks at what else waits: about a millisecond, so that PostgreSQL's answers are not kept waiting.
-_SLICE = 25
+_SLICE = 50
 
 
 @dataclass(slots=True)
