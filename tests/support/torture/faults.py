@@ -10,7 +10,7 @@ from random import Random
 import asyncpg
 
 from tests.support.torture.capture import QUERIES
-from tests.support.torture.parts import KINDS, SESSION_TIMEOUT_S, STOPPED, Parts, Worker
+from tests.support.torture.parts import KINDS, SESSION_TIMEOUT_S, Parts, Worker
 
 POINTS = {
     "variables": ("before_commit", "after_commit", "after_publish", "after_changelog", "in_recovery", "in_rebalance"),
@@ -170,7 +170,7 @@ class Faults:
         async def visit() -> None:
             await worker.start()
             await asyncio.sleep(stays_s)
-            await self._stop(worker)
+            await self._parts.stop(worker)
 
         self.counts["extra workers"] += 1
         self._last(visit(), name)
@@ -182,15 +182,10 @@ class Faults:
         self.counts["polite restarts"] += 1
 
         async def restart() -> None:
-            await self._stop(victim)
+            await self._parts.stop(victim)
             await victim.start()
 
         self._last(restart(), victim.name)
-
-    async def _stop(self, worker: Worker) -> None:
-        code = await worker.stop()
-        if code not in STOPPED:
-            self._parts.surprises.append(f"{worker.name} ended with code {code} when it was asked to stop")
 
     # -- what they depend on
 

@@ -43,6 +43,10 @@ _FIGURES = {
 }
 
 
+#: A backlog must fill batches: only full ones of the memory worker are decided while the one before is written.
+BATCH_SIZES = {"memory": "4", "variables": "60"}
+
+
 @dataclass
 class Worker:
     """A place for a worker process: it is started there again after each end."""
@@ -54,6 +58,8 @@ class Worker:
     program: Sequence[str]
     child: Child | None = None
     stopped: bool = False
+    #: Whether the present process has a point to end itself at, which may be on the way to its stop.
+    armed: bool = False
     starts: int = 0
     port: int = 0
     #: Figures of the present process, as last seen, and of those before.
@@ -76,6 +82,7 @@ class Worker:
         self.figures = Counter()
         self.starts += 1
         self.stopped = False
+        self.armed = crash_at is not None
         self.port = next(ports.candidates(None))
         environment = {**os.environ, **self.environment, "TALLY_HEALTH_PORT": str(self.port)}
         if crash_at is not None:
@@ -213,12 +220,18 @@ class Parts:
             "TALLY_KAFKA_SESSION_TIMEOUT_S": str(SESSION_TIMEOUT_S),
             "TALLY_ENDED_GRACE_S": "4",
             "TALLY_PURGE_INTERVAL_S": "2",
-            "TALLY_BATCH_SIZE": "60",
+            "TALLY_BATCH_SIZE": BATCH_SIZES[kind],
             "TALLY_LOG_FORMAT": "json",
         }
         worker = Worker(kind, name, self.logs, environment, self.program)
         self.workers[name] = worker
         return worker
+
+    async def stop(self, worker: Worker) -> None:
+        """Ask a worker to stop, and note what it does instead."""
+        code = await worker.stop()
+        if code not in (EXPLAINED if worker.armed else STOPPED):
+            self.surprises.append(f"{worker.name} ended with code {code} when it was asked to stop")
 
     async def session(self) -> asyncpg.Connection:
         """Connect to the database."""

@@ -16,7 +16,7 @@ from tests.support.history import History
 from tests.support.torture.capture import QUERIES, capture, positions
 from tests.support.torture.clients import Load
 from tests.support.torture.faults import Faults
-from tests.support.torture.parts import KINDS, PARTITIONS, STOPPED, Parts, parts
+from tests.support.torture.parts import KINDS, PARTITIONS, Parts, parts
 
 #: What aiokafka says in the workers' logs, and what it shows.
 _SAID = {
@@ -158,10 +158,7 @@ async def _rest(found: Parts, drain_s: float) -> None:
 
 
 async def _stop_workers(found: Parts) -> None:
-    running = [worker for worker in found.workers.values() if worker.running]
-    for worker, code in zip(running, await asyncio.gather(*(worker.stop() for worker in running)), strict=True):
-        if code not in STOPPED:
-            found.surprises.append(f"{worker.name} ended with code {code} when it was asked to stop")
+    await asyncio.gather(*(found.stop(worker) for worker in found.workers.values() if worker.running))
 
 
 def _log_lines(found: Parts) -> Counter[str]:
