@@ -4,8 +4,10 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest_asyncio
+from pydantic import SecretStr
 
 from tests.support.edge import Edge, edge
+from workers.runtime.postgres import BY_KEY, Database
 
 
 @pytest_asyncio.fixture
@@ -15,3 +17,10 @@ async def variables(
     """Topics, a database and variable workers of this test's own."""
     async with edge(kafka_bootstrap_servers, database, topic_prefix, tmp_path) as found:
         yield found
+
+
+@pytest_asyncio.fixture
+async def opened(database: str) -> AsyncIterator[Database]:
+    """A database of this test's own, opened as workers open it."""
+    async with Database(SecretStr(database), pool_size=4, application_name="test", session=BY_KEY) as opened:
+        yield opened

@@ -1,54 +1,27 @@
 """Batches on PostgreSQL, without Kafka: fences, replays, and what the tables refuse."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from itertools import count
 
 import asyncpg
 import pytest
-import pytest_asyncio
-from pydantic import SecretStr
 
-from schemas.envelope import Event
-from schemas.errors import DependencyDown, Fenced
+from schemas.errors import Fenced
+from tests.support.memory_batches import RETENTION, Worker, record
 from tests.support.memory_store import ADDRESS, RULES, memory_event
 from topics.catalog import Topic
-from topics.codec import decode, encode
+from topics.codec import decode
 from topics.records import ReceivedRecord
 from workers.logic.memory.items import Item
-from workers.memory import lookup, store
-from workers.memory.batch import Decided, MemoryBatches
+from workers.memory import store
+from workers.memory.batch import MemoryBatches
 from workers.memory.compose import Committed
 from workers.memory.intake import take_in
 from workers.memory.publication import Publication
 from workers.memory.sweep import Sweep
 from workers.runtime.health import Health
-from workers.runtime.postgres import BY_KEY, Connection, Database
-
-RETENTION = timedelta(days=8)
-
-
-class Worker:
-    """A worker's batches, fed by hand."""
-
-    def __init__(self, database: Database) -> None:
-        self.database = database
-        self.batches = MemoryBatches(database, RULES, group="test.memory", outcome_retention=RETENTION)
-
-    async def apply(self, *records: ReceivedRecord, log_end: int | None = None) -> Committed:
-        return await self.batches.apply(take_in(records, RULES), {} if log_end is None else {0: log_end})
-
-
-def record(event: Event, offset: int, *, age: timedelta = timedelta(0)) -> ReceivedRecord:
-    timestamp = int((datetime.now(UTC) - age).timestamp() * 1000)
-    return ReceivedRecord(Topic.MEMORY_COMMANDS, 0, offset, None, encode(event), (), timestamp)
-
-
-@pytest_asyncio.fixture
-async def opened(database: str) -> AsyncIterator[Database]:
-    async with Database(SecretStr(database), pool_size=4, application_name="test", session=BY_KEY) as opened:
-        yield opened
+from workers.runtime.postgres import Connection, Database
 
 
 async def _rows(database: Database, query: str) -> list[asyncpg.Record]:
@@ -171,117 +144,6 @@ async def test_a_batch_that_was_overtaken_is_decided_again_and_then_cannot_be(op
         opened, "SELECT count(*) AS all, count(DISTINCT command_key) AS keys FROM memory_outcomes"
     )
     assert (outcomes["all"], outcomes["keys"]) == (4, 4)
-
-
-async def test_what_a_worker_wrote_last_is_not_read_again(opened: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    worker = Worker(opened)
-    await worker.apply(record(memory_event("memory.write", type="Json", value={"n": 1}), 0))
-
-    async def never(*_: object) -> None:
-        raise AssertionError("the item was at hand")
-
-    monkeypatch.setattr(lookup, "read_items", never)
-    written = await worker.apply(
-        record(memory_event("memory.write", type="Json", value={"n": 2}, expected_version=1), 1),
-        record(memory_event("memory.write", type="Json", value={"n": 3}, expected_version=1), 2),
-    )
-
-    assert [conflict["current_version"] for conflict in written.conflicts] == [2]
-
-
-async def test_nothing_is_refused_for_what_others_have_changed_since(opened: Database) -> None:
-    """The worker remembers version 1; the writer has read version 2, which another worker wrote."""
-    worker, other = Worker(opened), Worker(opened)
-    await worker.apply(record(memory_event("memory.write", type="Integer", value=1), 0))
-    await other.apply(record(memory_event("memory.write", type="Integer", value=2), 1)._replace(partition=1))
-
-    write = record(memory_event("memory.write", type="Integer", value=3, expected_version=2), 2)
-    with pytest.raises(Fenced, match="someone else changed 1 of 1 items"):
-        await worker.apply(write)
-    committed = await worker.apply(write)
-
-    assert (committed.applied, committed.conflicts) == (1, [])
-
-
-async def test_a_read_shows_what_others_have_written(opened: Database) -> None:
-    worker, other = Worker(opened), Worker(opened)
-    await worker.apply(record(memory_event("memory.write", type="Integer", value=1), 0))
-    await other.apply(record(memory_event("memory.write", type="Integer", value=2), 1)._replace(partition=1))
-
-    committed = await worker.apply(record(memory_event("memory.read", type="Integer"), 2))
-
-    (found,) = committed.outgoing
-    assert decode(found.value).data["value"] == 2
-
-
-class Pipeline(Worker):
-    """Decides a second batch while the first one is written, which fails as often as there are `failures`."""
-
-    async def apply_both(
-        self,
-        first: Sequence[ReceivedRecord],
-        second: Sequence[ReceivedRecord],
-        *failures: Callable[[], Awaitable[None]],
-    ) -> Committed:
-        """Return what the second batch came to."""
-        taken = take_in(second, RULES)
-        deciding: list[asyncio.Task[Decided | None]] = []
-        left = list(failures)
-        plain = store.write_batch
-
-        async def write_late(connection: Connection, writes: store.Writes) -> None:
-            await deciding[0]
-            if left:
-                await left.pop(0)()
-                raise DependencyDown("PostgreSQL", "here", "it was restarted")
-            await plain(connection, writes)
-
-        def decide_second() -> None:
-            if not deciding:
-                deciding.append(asyncio.create_task(self.batches.decide_ahead(taken, {})))
-
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(store, "write_batch", write_late)
-            for _ in failures:
-                with pytest.raises(DependencyDown):
-                    await self.batches.apply(take_in(first, RULES), {}, on_decided=decide_second)
-            await self.batches.apply(take_in(first, RULES), {}, on_decided=decide_second)
-        ahead = deciding[0].result()
-        assert ahead is not None
-        return await self.batches.apply(taken, {}, ahead=ahead)
-
-
-async def test_a_batch_that_was_decided_ahead_shows_a_base_that_was_not_written_yet(opened: Database) -> None:
-    worker = Pipeline(opened)
-    await worker.apply(record(memory_event("memory.write", type="Json", value={"n": 0}), 0))
-
-    committed = await worker.apply_both(
-        [record(memory_event("memory.write", type="Json", value={"n": number}), number) for number in (1, 2)],
-        [record(memory_event("memory.write", type="Json", value={"n": 9}, expected_version=2), 3)],
-    )
-
-    (conflict,) = committed.conflicts
-    published = next(decode(out.value) for out in committed.outgoing if out.topic is Topic.MEMORY_CONFLICTS)
-    assert published.data["base"]["value"] == {"n": 1}  # type: ignore[index,call-overload]
-    assert conflict["current_version"] == 3
-
-
-async def test_what_was_decided_on_a_batch_that_came_out_otherwise_is_decided_again(opened: Database) -> None:
-    worker, other = Pipeline(opened), Worker(opened)
-    await worker.apply(record(memory_event("memory.read", type="String"), 0))
-
-    async def be_overtaken() -> None:
-        theirs = memory_event("memory.write", type="String", value="theirs")
-        await other.apply(record(theirs, 1)._replace(partition=1))
-
-    committed = await worker.apply_both(
-        [record(memory_event("memory.write", type="String", value="ours", expected_version=0), 1)],
-        [record(memory_event("memory.read", type="String"), 2)],
-        be_overtaken,
-    )
-
-    (found,) = committed.outgoing
-    assert decode(found.value).data["value"] == "theirs"
 
 
 async def test_a_topic_that_was_made_anew_is_applied_from_its_start(opened: Database) -> None:

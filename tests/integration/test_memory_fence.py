@@ -1,9 +1,6 @@
 """The memory worker's stored positions: forward only, but for a topic that was made anew."""
 
-from collections.abc import AsyncIterator
 from datetime import timedelta
-
-import pytest_asyncio
 
 from tests.support.memory import command
 from topics.catalog import Topic
@@ -13,15 +10,8 @@ from workers.logic.memory.commands import Rules
 from workers.memory.batch import MemoryBatches
 from workers.memory.intake import take_in
 from workers.runtime.postgres import Database
-from workers.settings import read_settings
 
 RULES = Rules()
-
-
-@pytest_asyncio.fixture
-async def opened(database: str) -> AsyncIterator[Database]:
-    async with Database.from_settings(read_settings(postgres_dsn=database), "test") as opened:
-        yield opened
 
 
 def records(count: int) -> list[ReceivedRecord]:
