@@ -5,39 +5,31 @@ The database's clock is ours: `clock_timestamp` is found in a schema of the test
 
 import asyncio
 from collections.abc import Coroutine, Iterator, Sequence
-from datetime import timedelta
 from typing import TypeVar
 
 import pytest
 from hypothesis import settings
 from hypothesis.stateful import run_state_machine_as_test
-from pydantic import SecretStr
 
 from schemas.envelope import Event
 from schemas.exact_json import loads
+from tests.support.memory_batches import RETENTION, pass_time, with_own_clock
 from tests.support.memory_machine import MemoryMachine, Row, Told, name_of
-from tests.support.memory_store import RULES, START
+from tests.support.memory_store import RULES
 from topics.catalog import Topic
 from topics.codec import decode, encode
 from topics.records import ReceivedRecord, Record
 from workers.logic.memory.plan import Seen
-from workers.memory import store
+from workers.memory import batch, store
 from workers.memory.batch import Decided, MemoryBatches
 from workers.memory.compose import Committed
 from workers.memory.intake import take_in
 from workers.memory.publication import Publication
 from workers.memory.sweep import Sweep
 from workers.runtime.health import Health
-from workers.runtime.postgres import BY_KEY, Connection, Database
+from workers.runtime.postgres import Connection, Database
 
-_RETENTION = timedelta(days=8)
 _Found = TypeVar("_Found")
-_CLOCK = f"""
-    CREATE SCHEMA test_clock;
-    CREATE TABLE test_clock.now AS SELECT timestamptz '{START.isoformat()}' AS moment;
-    CREATE FUNCTION test_clock.clock_timestamp() RETURNS timestamptz LANGUAGE sql STABLE
-        AS 'SELECT moment FROM test_clock.now'
-"""
 
 
 class PostgresMemory:
@@ -51,12 +43,12 @@ class PostgresMemory:
         self._loop = loop
         self._database = database
         self._offset = 0
-        self._batches = MemoryBatches(database, RULES, group="test.memory", outcome_retention=_RETENTION)
+        self._batches = MemoryBatches(database, RULES, group="test.memory", outcome_retention=RETENTION)
         #: Command -> its outcome and conflict, byte for byte.
         self._published: dict[str, list[bytes]] = {}
         stop, health = asyncio.Event(), Health("memory")
         publication = Publication(database, None, health=health, stop=stop)  # type: ignore[arg-type]
-        self._sweep = Sweep(database, publication, health=health, stop=stop, outcome_retention=_RETENTION)
+        self._sweep = Sweep(database, publication, health=health, stop=stop, outcome_retention=RETENTION)
 
     def begin(self) -> "PostgresMemory":
         """Give the memory to the next example."""
@@ -122,7 +114,7 @@ class PostgresMemory:
 
     def pass_time(self, seconds: int) -> None:
         self.second += seconds
-        self.run(self._fetch("UPDATE test_clock.now SET moment = moment + make_interval(secs => $1)", float(seconds)))
+        self.run(pass_time(self._database, float(seconds)))
 
     def sweep(self) -> None:
         self.run(self._sweep_once())
@@ -182,17 +174,13 @@ def _told(published: list[bytes]) -> Told:
 
 
 @pytest.fixture
-def memory(database: str) -> Iterator[PostgresMemory]:
-    loop = asyncio.new_event_loop()
-    session = {**BY_KEY, "search_path": "test_clock, public, pg_catalog"}
-    opened = Database(SecretStr(database), pool_size=2, application_name="test", session=session)
-    loop.run_until_complete(opened.open())
-    memory = PostgresMemory(opened, loop)
-    for statement in _CLOCK.split(";"):
-        memory.run(memory._fetch(statement))
-    yield memory
-    loop.run_until_complete(opened.close())
-    loop.close()
+def memory(database: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[PostgresMemory]:
+    # However slow the machine is.
+    monkeypatch.setattr(batch, "_AHEAD_S", 3600)
+    with asyncio.Runner() as runner:
+        opening = with_own_clock(database)
+        yield PostgresMemory(runner.run(opening.__aenter__()), runner.get_loop())
+        runner.run(opening.__aexit__(None, None, None))
 
 
 def test_batches_on_postgres_follow_the_model(memory: PostgresMemory) -> None:

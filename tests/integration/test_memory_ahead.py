@@ -2,16 +2,17 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from time import monotonic
 
 import pytest
 
 from schemas.errors import DependencyDown, Fenced
-from tests.support.memory_batches import Worker, record
+from tests.support.memory_batches import Worker, pass_time, record, with_own_clock
 from tests.support.memory_store import RULES, memory_event
 from topics.catalog import Topic
 from topics.codec import decode
 from topics.records import ReceivedRecord
-from workers.memory import lookup, store
+from workers.memory import batch, lookup, store
 from workers.memory.batch import Decided
 from workers.memory.compose import Committed
 from workers.memory.intake import take_in
@@ -67,8 +68,9 @@ class Pipeline(Worker):
         first: Sequence[ReceivedRecord],
         second: Sequence[ReceivedRecord],
         *failures: Callable[[], Awaitable[None]],
+        before_second: Callable[[], Awaitable[None]] | None = None,
     ) -> Committed:
-        """Return what the second batch came to."""
+        """Return what the second batch came to; `before_second` runs when it is decided and waits for its turn."""
         taken = take_in(second, RULES)
         deciding: list[asyncio.Task[Decided | None]] = []
         left = list(failures)
@@ -93,6 +95,8 @@ class Pipeline(Worker):
             await self.batches.apply(take_in(first, RULES), {}, on_decided=decide_second)
         ahead = deciding[0].result()
         assert ahead is not None
+        if before_second is not None:
+            await before_second()
         return await self.batches.apply(taken, {}, ahead=ahead)
 
 
@@ -127,3 +131,28 @@ async def test_what_was_decided_on_a_batch_that_came_out_otherwise_is_decided_ag
 
     (found,) = committed.outgoing
     assert decode(found.value).data["value"] == "theirs"
+
+
+async def test_a_batch_that_waited_long_for_its_turn_is_decided_again(
+    database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Meanwhile the item has expired, which readers have seen: it is not counted up."""
+    async with with_own_clock(database) as opened:
+        worker = Pipeline(opened)
+        await worker.apply(record(memory_event("memory.read", type="Integer"), 0))
+
+        async def wait_for_kafka() -> None:
+            await pass_time(opened, 60)
+            long_after = monotonic() + 60
+            monkeypatch.setattr(batch, "monotonic", lambda: long_after)
+
+        count = {"type": "Integer", "operation": "increment", "by": 1, "ttl": 30, "ttl_unit": "seconds"}
+        committed = await worker.apply_both(
+            [record(memory_event("memory.update", **count), 1)],
+            [record(memory_event("memory.update", **count), 2)],
+            before_second=wait_for_kafka,
+        )
+
+    updated, changed = (decode(out.value) for out in committed.outgoing)
+    assert updated.data["value"] == 1
+    assert changed.data["previous_version"] == 0

@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from itertools import count
+from time import monotonic
 
 from schemas.errors import DependencyDown, Fenced
 from topics.records import ReceivedRecord
@@ -29,6 +30,9 @@ _REMEMBERED_ADDRESSES = 200_000
 #: Who was overtaken is likely to be so again soon (a worker that was replaced, records without a key): such a batch and
 #: those after it lock what they change.
 _CAREFUL_BATCHES = 100
+#: What was decided ahead counts so long. It rests on the clock too, which the statement that writes does not look at:
+#: where Kafka was away for minutes, items have expired since. No retention is shorter.
+_AHEAD_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +41,8 @@ class Decided:
 
     number: int
     after: int
+    #: Monotonic seconds.
+    decided_at: float
     planned: Plan
     composed: Composed
     writes: Writes
@@ -100,12 +106,12 @@ class MemoryBatches:
         or writes nothing. A batch that was overtaken is decided again, then under its items' locks.
 
         `log_ends` are the offsets after the newest record of each partition. `ahead` is what `decide_ahead` made of it:
-        it counts if the batch that it rests on was written as it was then, and only for the first call. `on_decided` is
-        called when only PostgreSQL has work left: the time to begin what is next. Raises `DependencyDown`; `Fenced`
-        when someone else changed these items, applied records of these partitions, or decided one of these commands,
-        meanwhile.
+        it counts for a moment, if the batch that it rests on was written as it was then, and only for the first call.
+        `on_decided` is called when only PostgreSQL has work left: the time to begin what is next. Raises
+        `DependencyDown`; `Fenced` when someone else changed these items, applied records of these partitions, or
+        decided one of these commands, meanwhile.
         """
-        if ahead is not None and (self._batches_under_locks or ahead.after != self._written):
+        if ahead is not None and not self._counts(ahead):
             ahead = None
         try:
             decided = await self._write(intake, log_ends, ahead, on_decided)
@@ -121,6 +127,11 @@ class MemoryBatches:
         committed = decided.composed.committed
         committed.letters = [*intake.letters, *decided.too_late, *committed.letters]
         return committed
+
+    def _counts(self, ahead: Decided) -> bool:
+        """Tell whether what was decided ahead can be written as it is."""
+        is_recent = monotonic() - ahead.decided_at < _AHEAD_S
+        return is_recent and ahead.after == self._written and not self._batches_under_locks
 
     async def _write(
         self, intake: Intake, log_ends: Mapping[int, int], ahead: Decided | None, on_decided: Callable[[], None]
@@ -155,6 +166,7 @@ class MemoryBatches:
         before: Decided | None,
     ) -> Decided:
         """Decide a batch, on top of the one `before` it where that one may not be written yet."""
+        decided_at = monotonic()
         bases: Mapping[tuple[str, int], Version] = {}
         if before is not None:
             found = found.after(before.planned.items, before.composed.outcomes)
@@ -177,6 +189,7 @@ class MemoryBatches:
         return Decided(
             next(self._numbers),
             self._written if before is None else before.number,
+            decided_at,
             planned,
             composed,
             self._writes(planned, composed, found, moves),
