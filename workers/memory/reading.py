@@ -51,6 +51,8 @@ class InFlight:
     def __init__(self) -> None:
         self.idle = asyncio.Event()
         self.idle.set()
+        #: Partitions leave as soon as these are finished: nothing is added to them.
+        self.last = False
         self._batches = 0
 
     def begin(self) -> None:
@@ -121,9 +123,12 @@ class Reader:
         return batch
 
     async def top_up(self, batch: Batch) -> None:
-        """Add what came while the batch waited for its turn. Raises `Stopping`."""
+        """Add what came while the batch waited for its turn. Raises `Stopping`.
+
+        Not while partitions move: aiokafka then answers when they are shared out, which waits for this very batch.
+        """
         room = self._batch_size - batch.intake.records
-        if room > 0:
+        if room > 0 and not self._in_flight.last:
             await self._understand(await self._poll(0, room), batch)
 
     async def _understand(self, polled: Polled, batch: Batch) -> None:

@@ -226,7 +226,7 @@ class MemoryWorker:
                 max_poll_interval_ms=_MAX_POLL_INTERVAL_MS,
             )
             rebalances = Rebalances(
-                self._batches, self._in_flight.idle, consumer, self._membership, drain_s=session_ms / 2000
+                self._batches, self._in_flight, consumer, self._membership, drain_s=session_ms / 2000
             )
             consumer.subscribe([self._connection.wire_name(Topic.MEMORY_COMMANDS)], listener=rebalances)
             try:
@@ -344,14 +344,14 @@ class Rebalances(ConsumerRebalanceListener):  # type: ignore[misc] # aiokafka ha
     def __init__(
         self,
         batches: MemoryBatches,
-        idle: asyncio.Event,
+        in_flight: InFlight,
         consumer: AIOKafkaConsumer,
         membership: Membership,
         *,
         drain_s: float,
     ) -> None:
         self._batches = batches
-        self._idle = idle
+        self._in_flight = in_flight
         self._consumer = consumer
         self._membership = membership
         self._drain_s = drain_s
@@ -366,9 +366,10 @@ class Rebalances(ConsumerRebalanceListener):  # type: ignore[misc] # aiokafka ha
         """Let the batch at hand be acknowledged, if it can be soon: the next owner then has nothing to replay."""
         pass_point("in_rebalance")
         self._membership.left()
+        self._in_flight.last = True
         try:
             async with asyncio.timeout(self._drain_s):
-                await self._idle.wait()
+                await self._in_flight.idle.wait()
         except TimeoutError:
             batch_logger(WORKER).info("partitions leave in mid-batch", action="revoke", partitions=len(revoked))
         except BaseException as error:
@@ -379,6 +380,7 @@ class Rebalances(ConsumerRebalanceListener):  # type: ignore[misc] # aiokafka ha
         """Look everything up again: others may have worked on it meanwhile."""
         pass_point("in_rebalance")
         self._membership.joined(lambda: trouble_of(self._consumer))
+        self._in_flight.last = False
         try:
             self._batches.forget(tp.partition for tp in assigned)
         except BaseException as error:
