@@ -55,12 +55,25 @@ async def test_a_replay_does_not_lay_an_old_state_over_a_newer_one(opened: Datab
     await worker.apply(old)
     await worker.apply(new)
 
-    again = await Worker(opened).apply(old)
+    for again in ([old], [old, new], [new, old]):
+        committed = await Worker(opened).apply(*again)
+        changes = [decode(out.value) for out in committed.outgoing if out.topic is Topic.MEMORY_CHANGES]
+        assert [change.data["value"] for change in changes] == [2]
 
-    assert [out.topic for out in again.outgoing] == [Topic.MEMORY_RESULTS]
-    newest = await Worker(opened).apply(old, new)
-    changes = [decode(out.value) for out in newest.outgoing if out.topic is Topic.MEMORY_CHANGES]
+
+async def test_a_replay_beside_a_new_change_shows_the_new_one_last(opened: Database) -> None:
+    old = record(memory_event("memory.write", type="Integer", value=1), 0)
+    await Worker(opened).apply(old)
+
+    new = record(memory_event("memory.write", type="Integer", value=2), 1)
+    committed = await Worker(opened).apply(new, old)
+    changes = [decode(out.value) for out in committed.outgoing if out.topic is Topic.MEMORY_CHANGES]
     assert [change.data["value"] for change in changes] == [2]
+
+    newest = record(memory_event("memory.write", type="Integer", value=3), 2)
+    committed = await Worker(opened).apply(old, newest)
+    changes = [decode(out.value) for out in committed.outgoing if out.topic is Topic.MEMORY_CHANGES]
+    assert [change.data["value"] for change in changes] == [2, 3]
 
 
 async def test_a_worker_whose_partition_another_moved_rolls_back_and_looks_again(opened: Database) -> None:

@@ -71,8 +71,10 @@ def compose(arrivals: Iterable[tuple[ReceivedRecord, Command]], planned: Plan, f
             composed.add(found.outcomes[command.key])
             committed.replayed += 1
             item = found.items.get(command.address or "")
-            # Only the newest change is sent again: an older one would lie over it in the compacted topic.
-            if item is not None and item.changed_by == command.key:
+            # Not this command's change, which may lie under others, but the newest: who was killed may have published
+            # an older one last.
+            shown = not command.may_change or command.address in committed.changed
+            if item is not None and item.change is not None and not shown:
                 composed.show(item)
         elif answer is Seen.REUSED:
             message = f"the id {command.event.id!r} of {command.event.source!r} came before with other content"
