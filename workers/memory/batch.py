@@ -19,7 +19,8 @@ from workers.logic.memory.plan import Plan, Stored, needed_bases, needed_listing
 from workers.memory import store
 from workers.memory.compose import Committed, Composed, compose
 from workers.memory.intake import Addresses, Intake, Letter, addresses_of, letter
-from workers.memory.lookup import Found, Lookup
+from workers.memory.lookup import Found, look_up
+from workers.memory.recent import RecentItems
 from workers.memory.store import Move, Writes
 from workers.runtime.crash_points import pass_point
 from workers.runtime.items import list_records
@@ -58,7 +59,7 @@ class MemoryBatches:
         self._group = group
         self._outcome_retention = outcome_retention
         self._with_rows: set[str] = set()
-        self._lookup = Lookup()
+        self._recent = RecentItems()
         #: Partition -> the position that this worker left; a partition that it does not know is looked up.
         self._left_at: dict[int, int] = {}
         self._batches_under_locks = 0
@@ -71,7 +72,7 @@ class MemoryBatches:
         """Look fences and items up again: partitions were assigned anew, or someone else works on them."""
         for partition in partitions:
             self._left_at.pop(partition, None)
-        self._lookup.clear()
+        self._recent.clear()
 
     async def decide_ahead(self, intake: Intake, log_ends: Mapping[int, int]) -> Decided | None:
         """Decide the next batch on top of the one that is being written.
@@ -87,8 +88,7 @@ class MemoryBatches:
         try:
             await self._add_rows(addresses.written)
             async with self._database.session() as connection:
-                found = await self._lookup.find(connection, commands, addresses, anew=False)
-                return await self._decide(connection, intake, log_ends, left_at, found, before)
+                return await self._decide(connection, intake, addresses, log_ends, left_at, before)
         except (DependencyDown, Fenced):
             return None
 
@@ -121,7 +121,7 @@ class MemoryBatches:
             self._batches_under_locks = _CAREFUL_BATCHES
             raise
         self._written = decided.number
-        self._lookup.add(decided.planned.items.values())
+        self._recent.add(decided.planned.items.values())
         self._left_at.update(_positions_after(decided))
         self._batches_under_locks = max(0, self._batches_under_locks - 1)
         committed = decided.composed.committed
@@ -140,13 +140,11 @@ class MemoryBatches:
         if ahead is not None:
             async with self._database.session() as connection:
                 return await self._write_decided(connection, ahead, on_decided)
-        commands = [command for _, command in intake.arrivals]
-        addresses = addresses_of(commands)
+        addresses = addresses_of(command for _, command in intake.arrivals)
         left_at = await self._positions(sorted(intake.positions))
         await self._add_rows(addresses.written)
         async with self._session(addresses) as connection:
-            found = await self._lookup.find(connection, commands, addresses, anew=self._batches_under_locks > 0)
-            decided = await self._decide(connection, intake, log_ends, left_at, found, None)
+            decided = await self._decide(connection, intake, addresses, log_ends, left_at, None)
             return await self._write_decided(connection, decided, on_decided)
 
     async def _write_decided(self, connection: Connection, decided: Decided, on_decided: Callable[[], None]) -> Decided:
@@ -160,13 +158,15 @@ class MemoryBatches:
         self,
         connection: Connection,
         intake: Intake,
+        addresses: Addresses,
         log_ends: Mapping[int, int],
         left_at: Mapping[int, int],
-        found: Found,
         before: Decided | None,
     ) -> Decided:
-        """Decide a batch, on top of the one `before` it where that one may not be written yet."""
+        """Look up and decide a batch, on top of the one `before` it where that one may not be written yet."""
         decided_at = monotonic()
+        recent = None if self._batches_under_locks else self._recent
+        found = await look_up(connection, [command for _, command in intake.arrivals], addresses, recent)
         bases: Mapping[tuple[str, int], Version] = {}
         if before is not None:
             found = found.after(before.planned.items, before.composed.outcomes)
@@ -188,7 +188,7 @@ class MemoryBatches:
         ]
         return Decided(
             next(self._numbers),
-            self._written if before is None else before.number,
+            0 if before is None else before.number,
             decided_at,
             planned,
             composed,

@@ -40,28 +40,14 @@ class Found:
         return replace(self, outcomes={**self.outcomes, **decided}, items={**self.items, **newer})
 
 
-class Lookup:
-    """Looks up for one batch after the other, and remembers what they wrote."""
-
-    def __init__(self) -> None:
-        self._recent = RecentItems()
-
-    async def find(
-        self, connection: Connection, commands: Sequence[Command], addresses: Addresses, *, anew: bool
-    ) -> Found:
-        """Look up what is known of commands, then items (see queries.sql); `anew`: all of them, whatever is at hand."""
-        now, outcomes = await store.read_known(connection, [command.key for command in commands])
-        recent = {} if anew else self._recent.find(addresses.locked, now)
-        wanted = [*(addresses.locked - recent.keys()), *addresses.read]
-        if not wanted:
-            return Found(now, outcomes, recent, recent.keys())
-        now, items = await read_items(connection, wanted)
-        return Found(now, outcomes, {**recent, **items}, recent.keys())
-
-    def add(self, items: Iterable[Item]) -> None:
-        """Remember what a batch wrote."""
-        self._recent.add(items)
-
-    def clear(self) -> None:
-        """Forget what is at hand: somebody else has changed something."""
-        self._recent.clear()
+async def look_up(
+    connection: Connection, commands: Sequence[Command], addresses: Addresses, recent: RecentItems | None
+) -> Found:
+    """Look up what is known of commands, then items (see queries.sql): those that are not in `recent`."""
+    now, outcomes = await store.read_known(connection, [command.key for command in commands])
+    remembered = {} if recent is None else recent.find(addresses.locked, now)
+    wanted = [*(addresses.locked - remembered.keys()), *addresses.read]
+    if not wanted:
+        return Found(now, outcomes, remembered, remembered.keys())
+    now, items = await read_items(connection, wanted)
+    return Found(now, outcomes, {**remembered, **items}, remembered.keys())

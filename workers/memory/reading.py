@@ -52,7 +52,7 @@ class InFlight:
         self.idle = asyncio.Event()
         self.idle.set()
         #: Partitions leave as soon as these are finished: nothing is added to them.
-        self.last = False
+        self.draining = False
         self._batches = 0
 
     def begin(self) -> None:
@@ -128,7 +128,7 @@ class Reader:
         Not while partitions move: aiokafka then answers when they are shared out, which waits for this very batch.
         """
         room = self._batch_size - batch.intake.records
-        if room > 0 and not self._in_flight.last:
+        if room > 0 and not self._in_flight.draining:
             await self._understand(await self._poll(0, room), batch)
 
     async def _understand(self, polled: Polled, batch: Batch) -> None:

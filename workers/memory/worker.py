@@ -366,7 +366,7 @@ class Rebalances(ConsumerRebalanceListener):  # type: ignore[misc] # aiokafka ha
         """Let the batch at hand be acknowledged, if it can be soon: the next owner then has nothing to replay."""
         pass_point("in_rebalance")
         self._membership.left()
-        self._in_flight.last = True
+        self._in_flight.draining = True
         try:
             async with asyncio.timeout(self._drain_s):
                 await self._in_flight.idle.wait()
@@ -380,7 +380,7 @@ class Rebalances(ConsumerRebalanceListener):  # type: ignore[misc] # aiokafka ha
         """Look everything up again: others may have worked on it meanwhile."""
         pass_point("in_rebalance")
         self._membership.joined(lambda: trouble_of(self._consumer))
-        self._in_flight.last = False
+        self._in_flight.draining = False
         try:
             self._batches.forget(tp.partition for tp in assigned)
         except BaseException as error:
