@@ -10,7 +10,7 @@ import typer
 
 from schemas.errors import UsageError
 from workers.cli.app import app
-from workers.runtime import collector, logs
+from workers.runtime import array_parameters, collector, logs
 from workers.settings import Settings, read_settings
 
 Run: TypeAlias = Callable[[Settings, asyncio.Event], Awaitable[None]]
@@ -54,6 +54,7 @@ def worker(
     logs.configure(settings.log_level, settings.log_format)
     workers = [WORKERS[name]() for name in dict.fromkeys(names)]
     collector.relax()
+    array_parameters.look_plainly()
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         runner.run(run_workers(settings, workers))
 
