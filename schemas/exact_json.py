@@ -9,17 +9,19 @@ import json
 import re
 from collections.abc import Callable
 from decimal import Decimal, InvalidOperation
-from typing import Any, NoReturn, Self, TypeAlias, cast
+from typing import Any, NoReturn, Self, TypeAlias, TypeVar, cast
 
 import msgspec
 import orjson
 
 JsonValue: TypeAlias = bool | int | Decimal | str | list["JsonValue"] | dict[str, "JsonValue"] | None
 JsonObject: TypeAlias = dict[str, JsonValue]
+T = TypeVar("T")
 
 #: Longer integers are decimals: what counts on 64 bits never meets one that is wider.
 _INTEGER_DIGITS = 18
-_DIGITS = bytes.maketrans(b"123456789", b"000000000")
+#: What JSON looks like when every digit is a 0 and every bracket that opens is a [.
+_SHAPE = bytes.maketrans(b"123456789{", b"000000000[")
 _WIDE = b"0" * (_INTEGER_DIGITS + 1)
 #: What ids and times hold, -0a1b and -05T, goes on.
 _NEGATIVE_ZERO = re.compile(rb"-0(?![\w.])")
@@ -69,8 +71,12 @@ def _constant(text: str) -> NoReturn:
     raise InvalidJson("malformed", f"not valid JSON: {text} is no number")
 
 
-#: Reads every float from its text, but gives its integers as they are.
-_fast = msgspec.json.Decoder(float_hook=_number)
+def decoder_of(kind: type[T]) -> msgspec.json.Decoder[T]:
+    """Return a decoder of `kind` that reads every float from its text; its integers are only right where `is_plain`."""
+    return msgspec.json.Decoder(kind, float_hook=_number)
+
+
+_fast = decoder_of(object)
 #: Reads integers from their texts too.
 _exact = json.JSONDecoder(
     parse_float=cast("Callable[[str], Any]", _number),
@@ -85,19 +91,30 @@ def loads(data: bytes, max_nesting: int = MAX_NESTING) -> JsonValue:
     Raises `InvalidJson`: `malformed` (syntax, not UTF-8, an unpaired surrogate: kestra#14806),
     `too_deep` (nesting beyond `max_nesting`, 64 levels for what others write).
     """
-    if is_deeper(data, max_nesting):
-        raise InvalidJson("too_deep", f"the JSON is nested deeper than {max_nesting} levels; flatten it")
-    if _may_hold_odd_integer(data) and _may_hold_odd_integer(_outside_of_texts(data)):
-        return _exactly(data)
+    if not is_plain(data, max_nesting):
+        if is_deeper(data, max_nesting):
+            raise InvalidJson("too_deep", f"the JSON is nested deeper than {max_nesting} levels; flatten it")
+        outside = _outside_of_texts(data)
+        if _may_hold_odd_integer(outside, outside.translate(_SHAPE)):
+            return _exactly(data)
     try:
         return cast("JsonValue", _fast.decode(data))
     except msgspec.DecodeError as error:
         raise InvalidJson("malformed", f"not valid JSON: {error}") from error
 
 
-def _may_hold_odd_integer(data: bytes) -> bool:
+def is_plain(data: bytes, max_nesting: int = MAX_NESTING) -> bool:
+    """Tell, by a glance, whether JSON is neither too deep nor holds an integer that is no `int` here.
+
+    Nearly all is: what is not is looked at again.
+    """
+    shape = data.translate(_SHAPE)
+    return shape.count(b"[") <= max_nesting and not _may_hold_odd_integer(data, shape)
+
+
+def _may_hold_odd_integer(data: bytes, shape: bytes) -> bool:
     """Tell whether there may be an integer that is no `int` here: `-0`, or a long one."""
-    return _NEGATIVE_ZERO.search(data) is not None or _WIDE in data.translate(_DIGITS)
+    return _WIDE in shape or _NEGATIVE_ZERO.search(data) is not None
 
 
 def _exactly(data: bytes) -> JsonValue:

@@ -1,13 +1,18 @@
 """CloudEvents over Kafka: structured and binary mode are read, structured mode is written."""
 
+from decimal import Decimal
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from schemas.envelope import Event
 from schemas.errors import Rejection
 from schemas.exact_json import dumps
 from schemas.limits import DEFAULT_LIMITS
+from tests.support.json_values import json_objects, json_values, texts
 from topics.catalog import Topic
-from topics.codec import decode, encode, object_of
+from topics.codec import any_event, decode, encode, object_of, plain_event
 from topics.dead_letters import MAX_ORIGINAL_BYTES, dead_letter, first_letter_of, original_of
 from topics.records import ReceivedRecord
 
@@ -100,6 +105,69 @@ def test_what_is_no_event_is_refused_with_a_code(value: bytes | None, code: str,
 
     assert refused.reason == code
     assert words in refused.message
+
+
+#: Attributes as they should be, and as they should not.
+_attributes = st.fixed_dictionaries(
+    {"specversion": st.just("1.0"), "id": st.just("1"), "source": st.just("/s"), "type": st.just("t")},
+    optional={
+        "data": json_objects,
+        **dict.fromkeys(("subject", "tenant", "time", "replykey", "traceparent"), st.none() | texts),
+        **dict.fromkeys(("datacontenttype", "dataschema", "partitionkey"), json_values),
+    },
+)
+_faults = st.dictionaries(st.sampled_from([*ATTRIBUTES, "data", "subject", "tenant"]), json_values, max_size=1)
+
+
+@given(_attributes, _faults)
+def test_what_is_read_at_once_is_what_is_read_step_by_step(
+    attributes: dict[str, object], faults: dict[str, object]
+) -> None:
+    value = dumps({**attributes, **faults})
+
+    assert plain_event(value) in (None, _event_or_none(value))
+
+
+@given(_attributes, st.data())
+def test_broken_bytes_are_never_read_at_once(attributes: dict[str, object], data: st.DataObject) -> None:
+    value = bytearray(dumps(attributes))
+    for _ in range(data.draw(st.integers(1, 3))):
+        value[data.draw(st.integers(0, len(value) - 1))] = data.draw(st.integers(0, 255))
+
+    assert plain_event(bytes(value)) in (None, _event_or_none(bytes(value)))
+
+
+def _event_or_none(value: bytes) -> Event | None:
+    try:
+        return any_event(value, ())
+    except Rejection:
+        return None
+
+
+def test_most_events_are_read_at_once() -> None:
+    assert plain_event(encode(WHOLE)) == WHOLE
+
+
+@pytest.mark.parametrize(
+    "unusual",
+    [
+        {"partitionkey": "x"},
+        {"data": None},
+        {"data": {"n": 12345678901234567890}},
+        {"data": {"n": Decimal("-0")}},
+        {"subject": "a\x00"},
+        {"tenant": None},
+    ],
+)
+def test_what_is_unusual_is_read_step_by_step(unusual: dict[str, object]) -> None:
+    assert plain_event(dumps({**ATTRIBUTES, "data": {}, **unusual})) is None
+
+
+def test_an_attribute_that_nobody_reads_must_be_a_text_too() -> None:
+    """The decoder skips over what it does not know, whatever bytes are in it."""
+    value = dumps({**ATTRIBUTES, "data": {}, "other": "?"}).replace(b"?", b"\xff")
+
+    assert refusal(value).reason == "malformed"
 
 
 def test_a_header_that_is_no_text_is_refused() -> None:
