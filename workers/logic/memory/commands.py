@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 from uuid import UUID
 
-from msgspec import Struct
+from msgspec import UNSET, Struct
 
 from schemas.address import Address, Scope, format_address
 from schemas.conversations import (
@@ -27,6 +27,7 @@ from schemas.memory import (
     MemoryWriteCommand,
     Operation,
 )
+from schemas.plain import PlainWrite, plain_write
 from schemas.registry import parse_command
 from workers.logic.memory.conversations import record_address, records_address, records_prefix
 from workers.logic.memory.retention import Retention, retention_of
@@ -144,7 +145,7 @@ def understand(event: Event, rules: Rules) -> Command:
     `Rejection` for what cannot be answered: an unknown type, or no address and nobody who waits.
     """
     try:
-        data = parse_command(event)
+        data = plain_write(event) or parse_command(event)
     except Rejection as refusal:
         if refusal.reason == "unknown_type":
             raise
@@ -196,8 +197,11 @@ def item_address(tenant: str, *, scope: Scope, workflow: str | None, subject: tu
     return format_address(Address(tenant, scope, workflow, kind, item_id, key))
 
 
-def _address_of(tenant: str, data: Data) -> str:
+def _address_of(tenant: str, data: Data | PlainWrite) -> str:
     match data:
+        case PlainWrite():
+            pair = None if isinstance(data.subject, str) else (data.subject.kind, data.subject.id)
+            return item_address(tenant, scope=data.scope, workflow=data.workflow, subject=pair, key=data.key)
         case MemoryWriteCommand() | MemoryReadCommand() | MemoryForgetCommand() | MemoryUpdateCommand():
             subject = data.subject
             pair = (subject.kind, subject.id) if isinstance(subject, SubjectRef) else None
@@ -237,10 +241,13 @@ def _text(data: JsonObject, name: str) -> str:
     return value
 
 
-def _request_of(tenant: str, data: Data, rules: Rules) -> Request:
+def _request_of(tenant: str, data: Data | PlainWrite, rules: Rules) -> Request:
     match data:
+        case PlainWrite():
+            version = data.expected_version
+            return _write(data, None if version is UNSET else version, rules)
         case MemoryWriteCommand():
-            return _write(data, rules)
+            return _write(data, _expected(data), rules)
         case MemoryReadCommand():
             rules.types.require(data.type)
             return Read(data.type)
@@ -283,8 +290,7 @@ def _expected(data: MemoryWriteCommand | MemoryUpdateCommand | MemoryForgetComma
     return int(text)
 
 
-def _write(data: MemoryWriteCommand, rules: Rules) -> Write:
-    expected = _expected(data)
+def _write(data: MemoryWriteCommand | PlainWrite, expected: int | None, rules: Rules) -> Write:
     rules.types.check(data.value, data.type)
     body = measured(data.value, rules.limits)
     retention = retention_of(data.ttl, data.ttl_unit, rules.limits)
