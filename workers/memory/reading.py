@@ -1,5 +1,7 @@
 """memory-commands -> batches that are understood and decided while the batch before them is written.
 
+While one is decided, which waits for what PostgreSQL finds, the one after it is understood.
+
 Nothing is written or acknowledged here: a batch that was read and is then dropped comes again.
 """
 
@@ -90,12 +92,14 @@ class Reader:
         self._servers = servers
         self._health = health
         self._stop = stop
+        #: The next batch, being read and decided; and the one after it, being read.
         self._ahead: asyncio.Task[Batch | None] | None = None
+        self._after: asyncio.Task[Batch | None] | None = None
 
     def read_on(self) -> None:
         """Begin with the next batch, unless that was done before."""
         if self._ahead is None:
-            self._ahead = asyncio.create_task(self._read())
+            self._ahead = asyncio.create_task(self._prepare())
 
     async def next(self) -> Batch | None:
         """Wait a little for records and understand them; None when none came. Raises `Stopping`."""
@@ -106,10 +110,20 @@ class Reader:
 
     async def drop(self) -> None:
         """Drop what was read ahead: it is not lost, since it was not acknowledged."""
-        if self._ahead is not None:
-            self._ahead.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._ahead
+        for task in (self._ahead, self._after):
+            if task is not None:
+                task.cancel()
+                with suppress(asyncio.CancelledError):
+                    await task
+
+    async def _prepare(self) -> Batch | None:
+        reading = self._after or asyncio.create_task(self._read())
+        self._after = None
+        batch = await reading
+        if batch is not None and batch.intake.records == self._batch_size:
+            self._after = asyncio.create_task(self._read())
+            batch.decided = await self._decide_ahead(batch.intake, batch.log_ends)
+        return batch
 
     async def _read(self) -> Batch | None:
         polled = await self._poll(_POLL_MS, self._batch_size)
@@ -118,8 +132,6 @@ class Reader:
         self._in_flight.begin()
         batch = Batch(started=monotonic())
         await self._understand(polled, batch)
-        if batch.intake.records == self._batch_size:
-            batch.decided = await self._decide_ahead(batch.intake, batch.log_ends)
         return batch
 
     async def top_up(self, batch: Batch) -> None:
