@@ -118,12 +118,12 @@ class Publisher:
         lanes: defaultdict[tuple[Topic, int], list[Record]] = defaultdict(list)
         counts: dict[Topic, int] = {}
         for record in records:
-            topic, key, _, _, partition = record
+            topic, partition = record.topic, record.partition
             count = counts.get(topic)
             if count is None or (partition is not None and partition >= count):
                 count = counts[topic] = await self.partitions(topic, partition or 0)
             if partition is None:
-                partition = partition_of(key or b"", count)
+                partition = partition_of(record.key or b"", count)
             elif partition >= count:
                 raise PartitionMissing(self._connection.bootstrap_servers, self._connection.wire_name(topic), partition)
             lanes[topic, partition].append(record)
@@ -136,14 +136,13 @@ class Publisher:
         named: list[tuple[str, bytes]] = []
         given: Headers = named
         for record in lane:
-            _, key, value, headers, _ = record
-            if headers is not given:
+            if record.headers is not given:
                 # The producer takes lists only; most records share theirs.
-                named, given = list(headers), headers
-            if batch.append(key=key, value=value, timestamp=None, headers=named) is None:
+                named, given = list(record.headers), record.headers
+            if batch.append(key=record.key, value=record.value, timestamp=None, headers=named) is None:
                 acknowledgements.append(await self._send_batch(batch, topic, partition))
                 batch = self._producer.create_batch()
-                appended = batch.append(key=key, value=value, timestamp=None, headers=named)
+                appended = batch.append(key=record.key, value=record.value, timestamp=None, headers=named)
                 assert appended is not None, "an empty batch takes a record of any size"
         last: int = batch.record_count() - 1
         acknowledgements.append(await self._send_batch(batch, topic, partition))

@@ -2,18 +2,16 @@
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import NamedTuple
+
+from msgspec import Struct
 
 from topics.catalog import Topic
 
 Headers = Sequence[tuple[str, bytes]]
 
 
-class Record(NamedTuple):
-    """To be sent. Without `partition` the key decides by murmur2, as Java and aiokafka do.
-
-    A tuple, because a batch makes several for each of its events.
-    """
+class Record(Struct, frozen=True, gc=False):
+    """To be sent. Without `partition` the key decides by murmur2, as Java and aiokafka do."""
 
     topic: Topic
     key: bytes | None
@@ -22,7 +20,7 @@ class Record(NamedTuple):
     partition: int | None = None
 
 
-class ReceivedRecord(NamedTuple):
+class ReceivedRecord(Struct, frozen=True, gc=False):
     """As it came; `topic` is the logical name."""
 
     topic: Topic

@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from time import monotonic
 
 import pytest
+from msgspec.structs import replace
 
 from schemas.errors import DependencyDown, Fenced
 from tests.support.memory_batches import Worker, pass_time, record, with_own_clock
@@ -39,7 +40,7 @@ async def test_nothing_is_refused_for_what_others_have_changed_since(opened: Dat
     """The worker remembers version 1; the writer has read version 2, which another worker wrote."""
     worker, other = Worker(opened), Worker(opened)
     await worker.apply(record(memory_event("memory.write", type="Integer", value=1), 0))
-    await other.apply(record(memory_event("memory.write", type="Integer", value=2), 1)._replace(partition=1))
+    await other.apply(replace(record(memory_event("memory.write", type="Integer", value=2), 1), partition=1))
 
     write = record(memory_event("memory.write", type="Integer", value=3, expected_version=2), 2)
     with pytest.raises(Fenced, match="someone else changed 1 of 1 items"):
@@ -52,7 +53,7 @@ async def test_nothing_is_refused_for_what_others_have_changed_since(opened: Dat
 async def test_a_read_shows_what_others_have_written(opened: Database) -> None:
     worker, other = Worker(opened), Worker(opened)
     await worker.apply(record(memory_event("memory.write", type="Integer", value=1), 0))
-    await other.apply(record(memory_event("memory.write", type="Integer", value=2), 1)._replace(partition=1))
+    await other.apply(replace(record(memory_event("memory.write", type="Integer", value=2), 1), partition=1))
 
     committed = await worker.apply(record(memory_event("memory.read", type="Integer"), 2))
 
@@ -121,7 +122,7 @@ async def test_what_was_decided_on_a_batch_that_came_out_otherwise_is_decided_ag
 
     async def be_overtaken() -> None:
         theirs = memory_event("memory.write", type="String", value="theirs")
-        await other.apply(record(theirs, 1)._replace(partition=1))
+        await other.apply(replace(record(theirs, 1), partition=1))
 
     committed = await worker.apply_both(
         [record(memory_event("memory.write", type="String", value="ours", expected_version=0), 1)],

@@ -6,6 +6,7 @@ from itertools import count
 
 import asyncpg
 import pytest
+from msgspec.structs import replace
 
 from schemas.errors import Fenced
 from tests.support.memory_batches import RETENTION, Worker, record
@@ -140,9 +141,8 @@ async def test_a_batch_that_was_overtaken_is_decided_again_and_then_cannot_be(op
 
     def write() -> ReceivedRecord:
         """In a partition of its own, as records without a key are: only the item is shared."""
-        return record(memory_event("memory.update", type="Integer", operation="increment"), next(numbers))._replace(
-            partition=next(numbers)
-        )
+        event = memory_event("memory.update", type="Integer", operation="increment")
+        return replace(record(event, next(numbers)), partition=next(numbers))
 
     await other.apply(write())
     lost = write()

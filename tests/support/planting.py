@@ -44,7 +44,7 @@ def rewrite(
             data = copy.deepcopy(event.data)
             change(data)
             value = encode(replace(event, data=data))
-            log[place] = record._replace(value=value)
+            log[place] = replace(record, value=value)
             if stored:
                 history.outcomes = [
                     row._replace(

@@ -5,6 +5,7 @@ from decimal import Decimal
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from schemas.envelope import Event
 from schemas.errors import Rejection
@@ -196,7 +197,7 @@ def test_a_replay_that_is_refused_again_and_again_names_the_first_letter() -> No
     first = second = decode(dead_letter(received(b"{}"), "malformed", "no", "memory").value)
     for offset in (18, 19):
         replayed = original_of(second, Topic.MEMORY_COMMANDS)
-        record = received(b"{}")._replace(offset=offset, headers=replayed.headers)
+        record = replace(received(b"{}"), offset=offset, headers=replayed.headers)
         second = decode(dead_letter(record, "malformed", "no", "memory").value)
 
     assert first_letter_of(first) is None
@@ -224,7 +225,7 @@ def test_a_letter_fits_into_a_record_wherever_the_original_is_large(share: str) 
     """A letter that no topic takes would hold its partition up for ever."""
     large = b"x" * (DEFAULT_LIMITS.record_bytes - 100)
     headers = {"headers": [("trace", large)], "header names": [("n" * 1000, b"")] * 4000}.get(share, [])
-    record = received(large if share == "value" else b"{", large if share == "key" else b"k")._replace(headers=headers)
+    record = replace(received(large if share == "value" else b"{", large if share == "key" else b"k"), headers=headers)
 
     letter = dead_letter(record, "malformed", "no", "memory")
 

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import cast
 
 import pytest
+from msgspec.structs import replace
 
 from schemas.envelope import Event
 from schemas.exact_json import JsonObject, JsonValue, dumps, loads
@@ -237,7 +238,7 @@ def test_lives_that_fit_nowhere_are_found(history, shift_s):
     last = outcomes(history, "conversation.added")[-1 if shift_s < 0 else 0]
     for topic in (Topic.MEMORY_COMMANDS, Topic.MEMORY_RESULTS):
         history.logs[topic] = [
-            record._replace(timestamp_ms=record.timestamp_ms + shift_s * 1000)
+            replace(record, timestamp_ms=record.timestamp_ms + shift_s * 1000)
             if (event := event_of(record)) and last.data["command_id"] in (event.id, event.data.get("command_id"))
             else record
             for record in history.log(topic)

@@ -100,8 +100,8 @@ def test_events_applied_out_of_order_are_found(history):
         for number in (2, 3)
     )
     log[first], log[second] = (
-        log[first]._replace(offset=log[second].offset),
-        log[second]._replace(offset=log[first].offset),
+        replace(log[first], offset=log[second].offset),
+        replace(log[second], offset=log[first].offset),
     )
 
     found(history, "revision_order")
@@ -129,7 +129,7 @@ def test_an_answer_with_other_bytes_is_found(history):
     event = event_of(record)
     assert event is not None
     again = replace(event, data={**event.data, "surprise": 1})
-    history.logs[Topic.NODE_RESULTS].append(record._replace(value=encode(again)))
+    history.logs[Topic.NODE_RESULTS].append(replace(record, value=encode(again)))
 
     found(history, "published_changed")
 
@@ -148,7 +148,7 @@ def test_a_revision_that_is_published_and_not_committed_is_found(history):
     event = event_of(record)
     assert event is not None
     invented = replace(event, id="invented", data={**event.data, "revision": 999})
-    history.logs[Topic.VARIABLE_UPDATES].append(record._replace(value=encode(invented)))
+    history.logs[Topic.VARIABLE_UPDATES].append(replace(record, value=encode(invented)))
 
     found(history, "published_uncommitted")
 
@@ -197,7 +197,7 @@ def test_a_dead_letter_for_a_good_record_is_found(history):
     event = event_of(letter)
     assert event is not None
     history.logs[Topic.DEAD_LETTERS].append(
-        letter._replace(value=encode(replace(event, id="other", data={**event.data, "offset": 1, "partition": 1})))
+        replace(letter, value=encode(replace(event, id="other", data={**event.data, "offset": 1, "partition": 1})))
     )
 
     found(history, "dead_letter_extra")
@@ -209,7 +209,7 @@ def test_a_dead_letter_with_other_bytes_or_code_is_found(history):
     assert event is not None
     other = replace(event, data={**event.data, "code": "too_large", "value_base64": base64.b64encode(b"x").decode()})
     history.logs[Topic.DEAD_LETTERS] = [
-        record._replace(value=encode(other)) if record.value == letter.value else record
+        replace(record, value=encode(other)) if record.value == letter.value else record
         for record in history.log(Topic.DEAD_LETTERS)
     ]
 
@@ -224,7 +224,7 @@ def test_a_dead_letter_without_the_headers_is_found(history):
     assert event is not None
     without = encode(replace(event, data={**event.data, "headers": []}))
     history.logs[Topic.DEAD_LETTERS] = [
-        record._replace(value=without) if record.value == letter.value else record
+        replace(record, value=without) if record.value == letter.value else record
         for record in history.log(Topic.DEAD_LETTERS)
     ]
 

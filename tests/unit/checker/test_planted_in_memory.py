@@ -54,7 +54,7 @@ def test_two_outcomes_under_different_ids_are_found(history):
     event = event_of(record)
     assert event is not None
     again = replace(event, id="another")
-    history.logs[Topic.MEMORY_RESULTS].append(record._replace(value=encode(again)))
+    history.logs[Topic.MEMORY_RESULTS].append(replace(record, value=encode(again)))
 
     found(history, "outcome_duplicated")
 
@@ -64,7 +64,7 @@ def test_a_delivery_with_other_bytes_is_found(history):
     event = event_of(record)
     assert event is not None
     again = replace(event, data={**event.data, "version": 99})
-    history.logs[Topic.MEMORY_RESULTS].append(record._replace(value=encode(again)))
+    history.logs[Topic.MEMORY_RESULTS].append(replace(record, value=encode(again)))
 
     found(history, "outcome_changed")
 
@@ -82,7 +82,7 @@ def test_an_outcome_that_nobody_asked_for_is_found(history):
     event = event_of(record)
     assert event is not None
     stray = replace(event, id="stray", data={**event.data, "command_id": "never sent"})
-    history.logs[Topic.MEMORY_RESULTS].append(record._replace(value=encode(stray)))
+    history.logs[Topic.MEMORY_RESULTS].append(replace(record, value=encode(stray)))
 
     found(history, "outcome_of_nothing")
 
@@ -135,7 +135,7 @@ def test_a_conflict_event_without_a_race_is_found(history):
         data={**event.data, "command_id": command_id, "command_source": source},
     )
     value = encode(invented)
-    history.logs[Topic.MEMORY_CONFLICTS].append(conflict._replace(value=value))
+    history.logs[Topic.MEMORY_CONFLICTS].append(replace(conflict, value=value))
     history.outcomes = [row._replace(conflict=value) if row.command_key == key else row for row in history.outcomes]
 
     found(history, "conflict_unexplained")
@@ -158,7 +158,7 @@ def test_conflict_deliveries_that_differ_are_found(history):
     event = event_of(record)
     assert event is not None
     again = replace(event, data={**event.data, "mergeable": not event.data["mergeable"]})
-    history.logs[Topic.MEMORY_CONFLICTS].append(record._replace(value=encode(again)))
+    history.logs[Topic.MEMORY_CONFLICTS].append(replace(record, value=encode(again)))
 
     found(history, "conflict_changed")
 
@@ -294,7 +294,7 @@ def test_a_stored_outcome_of_a_command_that_never_was_is_found(history):
 
 def test_a_conflict_event_with_the_key_of_another_item_is_found(history):
     log = history.logs[Topic.MEMORY_CONFLICTS]
-    log[0] = log[0]._replace(key=b"default/shared/-/case/hot/another")
+    log[0] = replace(log[0], key=b"default/shared/-/case/hot/another")
 
     found(history, "conflict_wrong")
 

@@ -31,7 +31,7 @@ def test_a_command_of_a_simulated_run_is_found(history):
     event = event_of(record)
     assert event is not None
     leaked = replace(event, id="leaked", subject=run)
-    history.logs[Topic.MEMORY_COMMANDS].append(record._replace(value=encode(leaked)))
+    history.logs[Topic.MEMORY_COMMANDS].append(replace(record, value=encode(leaked)))
 
     found(history, "simulation_leaked")
 
@@ -76,7 +76,7 @@ def test_a_simulated_run_that_sees_what_is_long_gone_is_found(history):
     cause = look.name.removeprefix("simulated ")
     for topic in (Topic.EXECUTION_EVENTS, Topic.ACTIVITY_OUTPUTS, Topic.VARIABLE_UPDATES):
         history.logs[topic] = [
-            record._replace(timestamp_ms=record.timestamp_ms + 10**7)
+            replace(record, timestamp_ms=record.timestamp_ms + 10**7)
             if f'"id":"{cause}"'.encode() in record.value
             else record
             for record in history.log(topic)

@@ -7,6 +7,7 @@ import faust
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from topics.records import Record
 from workers.logic.variables.state import ExecutionKey
@@ -77,7 +78,7 @@ def test_values_that_changed_places_are_noticed() -> None:
         records = revise(executions, LiveExecution.rebuilt(0, b"", {}), {"v/x": b"1", "v/y": b"2"})
     x, y, head = records
 
-    found = recovered([x._replace(value=y.value), y._replace(value=x.value), head])[KEY]
+    found = recovered([replace(x, value=y.value), replace(y, value=x.value), head])[KEY]
 
     assert not found.is_whole()
 
