@@ -12,6 +12,7 @@ from uuid import UUID
 import asyncpg
 
 from bench import kafka
+from bench.cores import apart
 from bench.figures import Row
 from bench.kafka import ConsumeAndProduce
 from bench.machine import FASTEST_PLANS, Servers, bench_on
@@ -174,6 +175,7 @@ async def measure(servers: Servers, options: Options, *, name: str, items: int, 
     events = options.events
     async with contextlib.AsyncExitStack() as stack:
         bench = await stack.enter_async_context(bench_on(servers))
+        where = stack.enter_context(apart(processes))
         publisher = await stack.enter_async_context(kafka.publisher(bench))
         done = await stack.enter_async_context(kafka.log_end(bench, Topic.MEMORY_RESULTS))
         writes = Writes("ours", items)
@@ -209,7 +211,7 @@ async def measure(servers: Servers, options: Options, *, name: str, items: int, 
         found[0],
         tuple(found[1:]),
         aim=aim,
-        notes=(f"our CPU: {cpu_us:.0f} µs a command",),
+        notes=(f"our CPU: {cpu_us:.0f} µs a command", where),
     )
 
 

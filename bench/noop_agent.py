@@ -1,6 +1,7 @@
 """`python -m bench.noop_agent SERVERS TOPIC COUNT`: an agent that does nothing; a line every COUNT."""
 
 import sys
+import tempfile
 
 import faust
 import uvloop
@@ -19,6 +20,7 @@ def main() -> None:
         topic_allow_declare=False,
         topic_disable_leader=True,
         web_enabled=False,
+        datadir=tempfile.gettempdir(),
         value_serializer="raw",
         key_serializer="raw",
     )

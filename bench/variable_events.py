@@ -13,6 +13,7 @@ from time import perf_counter
 import asyncpg
 
 from bench import kafka
+from bench.cores import apart
 from bench.figures import Row
 from bench.kafka import ConsumeAndProduce
 from bench.machine import FASTEST_PLANS, Bench, Servers, bench_on
@@ -206,6 +207,7 @@ async def measure(servers: Servers, options: Options, *, name: str, aim: float) 
     events = options.events
     async with contextlib.AsyncExitStack() as stack:
         bench = await stack.enter_async_context(bench_on(servers))
+        where = stack.enter_context(apart(1))
         publisher = await stack.enter_async_context(kafka.publisher(bench))
         done = await stack.enter_async_context(kafka.log_end(bench, Topic.VARIABLE_UPDATES))
         outputs = Outputs("ours")
@@ -238,7 +240,7 @@ async def measure(servers: Servers, options: Options, *, name: str, aim: float) 
         found[0],
         tuple(found[1:]),
         aim=aim,
-        notes=(f"our CPU: {cpu_us:.0f} µs an event",),
+        notes=(f"our CPU: {cpu_us:.0f} µs an event", where),
     )
 
 
