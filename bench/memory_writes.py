@@ -15,7 +15,7 @@ from bench import kafka
 from bench.cores import apart
 from bench.figures import Row
 from bench.kafka import ConsumeAndProduce
-from bench.machine import FASTEST_PLANS, Servers, bench_on
+from bench.machine import FASTEST_PLANS, Bench, Servers, bench_on
 from bench.options import Options
 from bench.ours import Worker
 from bench.process import worker
@@ -176,17 +176,7 @@ async def measure(servers: Servers, options: Options, *, name: str, items: int, 
     async with contextlib.AsyncExitStack() as stack:
         bench = await stack.enter_async_context(bench_on(servers))
         where = stack.enter_context(apart(processes))
-        publisher = await stack.enter_async_context(kafka.publisher(bench))
-        done = await stack.enter_async_context(kafka.log_end(bench, Topic.MEMORY_RESULTS))
-        writes = Writes("ours", items)
-        ours = Worker(
-            f"ours, {processes} worker process{'es' if processes > 1 else ''}",
-            [worker("memory", number, bench.environment(), bench.logs) for number in range(processes)],
-            publisher,
-            done,
-            lambda: [writes.record(write) for write in writes.take(events)],
-        )
-        stack.push_async_callback(ours.stop)
+        ours = await _ours(stack, bench, items, events, processes)
         raw_writes = Writes("raw", items)
         postgres = CompareAndSet(bench.dsn, raw_writes, items, events, bench.settings.batch_size)
         await postgres.start()
@@ -206,12 +196,56 @@ async def measure(servers: Servers, options: Options, *, name: str, items: int, 
     cpu_us = sorted(ours.cpu_s[1:])[options.rounds // 2] / events * 1e6
     return Row(
         name,
-        f"{events:,} commands a round on {items:,} items, {_VALUE_BYTES}-byte values, {_STALE:.0%} of them stale, "
-        f"batches of {bench.settings.batch_size}",
+        _work(bench, items, events),
         found[0],
         tuple(found[1:]),
         aim=aim,
         notes=(f"our CPU: {cpu_us:.0f} µs a command", where),
+    )
+
+
+async def measure_scale(servers: Servers, options: Options, *, name: str, items: int, share: float, aim: float) -> Row:
+    """Race two processes against one, each with so small a `share` of a core that the servers limit neither."""
+    events = options.events // 3
+    async with contextlib.AsyncExitStack() as stack:
+        benches = [await stack.enter_async_context(bench_on(servers)) for _ in range(2)]
+        one, two = [
+            await _ours(stack, bench, items, events, processes, share) for processes, bench in enumerate(benches, 1)
+        ]
+        found = await race([two, one], events, options.rounds)
+        for bench in benches:
+            await _check(bench.dsn, max(events, items) + events * options.rounds)
+    return Row(
+        name,
+        f"{_work(benches[0], items, events)}; {share:.0%} of a core for each process",
+        found[0],
+        tuple(found[1:]),
+        aim=aim,
+    )
+
+
+async def _ours(
+    stack: contextlib.AsyncExitStack, bench: Bench, items: int, events: int, processes: int, share: float = 1.0
+) -> Worker:
+    publisher = await stack.enter_async_context(kafka.publisher(bench))
+    done = await stack.enter_async_context(kafka.log_end(bench, Topic.MEMORY_RESULTS))
+    writes = Writes("ours", items)
+    ours = Worker(
+        f"ours, {processes} worker process{'es' if processes > 1 else ''}",
+        [worker("memory", number, bench.environment(), bench.logs) for number in range(processes)],
+        publisher,
+        done,
+        lambda: [writes.record(write) for write in writes.take(events)],
+        share=share,
+    )
+    stack.push_async_callback(ours.stop)
+    return ours
+
+
+def _work(bench: Bench, items: int, events: int) -> str:
+    return (
+        f"{events:,} commands a round on {items:,} items, {_VALUE_BYTES}-byte values, {_STALE:.0%} of them stale, "
+        f"batches of {bench.settings.batch_size}"
     )
 
 

@@ -1,7 +1,8 @@
 """Our workers as contenders: from the first record read to the last one acknowledged."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+import contextlib
+from collections.abc import AsyncIterator, Callable, Sequence
 from time import perf_counter
 
 from bench import kafka
@@ -10,9 +11,15 @@ from bench.process import Measured
 from topics.publisher import Publisher
 from topics.records import Record
 
+#: Of a throttled process: short beside a batch's time.
+_PERIOD_S = 0.02
+
 
 class Worker:
-    """Worker processes of one kind. A round is done when the topic `done` has one more record for each event."""
+    """Worker processes of one kind. A round is done when the topic `done` has one more record for each event.
+
+    With a `share` below 1 each process runs for so much of the time, and is held for the rest.
+    """
 
     def __init__(
         self,
@@ -21,6 +28,8 @@ class Worker:
         publisher: Publisher,
         done: LogEnd,
         make_events: Callable[[], Sequence[Record]],
+        *,
+        share: float = 1.0,
     ) -> None:
         self.name = name
         self.cpu_s: list[float] = []
@@ -28,6 +37,7 @@ class Worker:
         self._publisher = publisher
         self._done = done
         self._make_events = make_events
+        self._share = share
         self._target = 0
         self._started = False
 
@@ -50,10 +60,38 @@ class Worker:
         started = perf_counter()
         for process in self._processes:
             process.release()
-        await self._wait()
+        async with self._throttled():
+            await self._wait()
         seconds = perf_counter() - started
         self.cpu_s.append(sum(process.cpu_s() for process in self._processes) - sum(cpu))
         return seconds
+
+    @contextlib.asynccontextmanager
+    async def _throttled(self) -> AsyncIterator[None]:
+        """Hold the processes for the rest of their time, each in its turn."""
+        shift_s = _PERIOD_S / len(self._processes)
+        throttles = [
+            asyncio.ensure_future(self._throttle(process, number * shift_s))
+            for number, process in enumerate(self._processes)
+            if self._share < 1
+        ]
+        try:
+            yield
+        finally:
+            for throttle in throttles:
+                throttle.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    await throttle
+            for process in self._processes:
+                process.release()
+
+    async def _throttle(self, process: Measured, shift_s: float) -> None:
+        await asyncio.sleep(shift_s)
+        while True:
+            process.release()
+            await asyncio.sleep(_PERIOD_S * self._share)
+            process.hold()
+            await asyncio.sleep(_PERIOD_S * (1 - self._share))
 
     async def _wait(self) -> None:
         """Wait for the last event; a process that ends before is a failure of its own."""

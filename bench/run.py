@@ -24,6 +24,10 @@ async def _memory_two(parts: Servers, options: Options, _: Found) -> list[Row]:
     return [await memory_writes.measure(parts, options, name="memory-two", items=20_000, processes=2, aim=0.6)]
 
 
+async def _memory_scale(parts: Servers, options: Options, _: Found) -> list[Row]:
+    return [await memory_writes.measure_scale(parts, options, name="memory-scale", items=20_000, share=0.3, aim=1.6)]
+
+
 async def _variables(parts: Servers, options: Options, _: Found) -> list[Row]:
     return [await variable_events.measure(parts, options, name="variables", aim=0.5)]
 
@@ -45,6 +49,7 @@ ROWS: Mapping[str, Measure] = {
     "memory": _memory,
     "memory-hot": _memory_hot,
     "memory-two": _memory_two,
+    "memory-scale": _memory_scale,
     "variables": _variables,
     "long-execution": _long_execution,
     "latency": _latency,
