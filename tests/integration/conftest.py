@@ -3,11 +3,19 @@
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import pytest
 import pytest_asyncio
 from pydantic import SecretStr
 
 from tests.support.edge import Edge, edge
+from workers.runtime.array_parameters import look_plainly
 from workers.runtime.postgres import BY_KEY, Database
+
+
+@pytest.fixture(scope="session", autouse=True)
+def arrays_as_in_workers() -> None:
+    """Workers' statements run here without the process around them, which sets this."""
+    look_plainly()
 
 
 @pytest_asyncio.fixture
