@@ -202,7 +202,7 @@ class FetchConsumer(driver.Consumer):
             await self.perform_seek()
             for tp in (TP(partition.topic, partition.partition) for partition in dropped):
                 if self._is_changelog_tp(tp) and tp in self.assignment():
-                    await self.seek(tp, max(0, applied.get(tp, 0)))
+                    await self.seek(tp, max(0, applied.get(tp) or 0))
         except (KafkaError, IllegalStateError) as error:
             # The rebalance that is under way ends with these seeks too.
             self.log.warning("Seeking to the committed positions failed: %r", error)

@@ -2,10 +2,13 @@
 
 from collections.abc import Awaitable, Callable
 from types import SimpleNamespace
+from unittest.mock import AsyncMock
 
+import pytest
 from aiokafka import TopicPartition
+from faust.types import TP
 
-from workers.variables.driver import ConsumerThread
+from workers.variables.driver import ConsumerThread, FetchConsumer
 
 NEVER_COMMITTED = TopicPartition("execution-events", 0)
 COMMITTED = TopicPartition("execution-events", 1)
@@ -35,6 +38,29 @@ async def test_what_was_fetched_before_the_first_commit_and_not_handed_on_is_rea
 
     assert committed[COMMITTED] == 5
     assert consumer.positions == {NEVER_COMMITTED: 0, COMMITTED: 5, CHANGELOG: 7}
+
+
+@pytest.mark.parametrize(("applied", "sought"), [(41, 41), (-1, 0), (None, 0)])
+async def test_a_changelog_that_was_fetched_and_not_handed_on_is_read_again_from_what_is_applied(
+    applied: int | None, sought: int
+) -> None:
+    """Faust counts -1 where a recovery begins at the start, and None until a recovery has looked where it begins."""
+    tp = TP(CHANGELOG.topic, CHANGELOG.partition)
+    found: dict[TP, int] = {}
+
+    async def seek(partition: TP, offset: int) -> None:
+        found[partition] = offset
+
+    consumer = object.__new__(FetchConsumer)
+    consumer.app = SimpleNamespace(tables=SimpleNamespace(recovery=SimpleNamespace(active_offsets={tp: applied})))
+    consumer.perform_seek = AsyncMock()
+    consumer.assignment = lambda: {tp}
+    consumer._is_changelog_tp = lambda _: True
+    consumer.seek = seek
+
+    await consumer._seek_back({CHANGELOG: []})
+
+    assert found == {tp: sought}
 
 
 def thread_of(consumer: KafkaConsumer) -> ConsumerThread:
