@@ -7,7 +7,6 @@ Nothing is written or acknowledged here: a batch that was read and is then dropp
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import islice
 from time import monotonic
@@ -24,7 +23,7 @@ from workers.logic.memory.commands import Rules
 from workers.memory.batch import Decided
 from workers.memory.intake import Intake, take_in
 from workers.runtime.health import Health
-from workers.runtime.retry import retry
+from workers.runtime.retry import Stopping, retry
 
 Polled: TypeAlias = Mapping[TopicPartition, Sequence["ConsumerRecord[bytes | None, bytes | None]"]]
 
@@ -109,12 +108,16 @@ class Reader:
         return await ahead
 
     async def drop(self) -> None:
-        """Drop what was read ahead: it is not lost, since it was not acknowledged."""
-        for task in (self._ahead, self._after):
-            if task is not None:
-                task.cancel()
-                with suppress(asyncio.CancelledError):
-                    await task
+        """Drop what was read ahead: it is not lost, since it was not acknowledged.
+
+        Nothing reads on after this, whatever was met. Raises a bug that was; not `Stopping`, which would hide another.
+        """
+        tasks = [task for task in (self._ahead, self._after) if task is not None]
+        for task in tasks:
+            task.cancel()
+        for met in await asyncio.gather(*tasks, return_exceptions=True):
+            if isinstance(met, Exception) and not isinstance(met, Stopping):
+                raise met
 
     async def _prepare(self) -> Batch | None:
         reading = self._after or asyncio.create_task(self._read())

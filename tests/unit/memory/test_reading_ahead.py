@@ -4,7 +4,9 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 
+import pytest
 from aiokafka import ConsumerRecord, TopicPartition
+from aiokafka.errors import KafkaConnectionError
 
 from tests.support.memory_store import RULES, memory_event
 from topics.codec import encode
@@ -40,6 +42,24 @@ class Consumer:
         return len(self._log)
 
 
+class Away(Consumer):
+    """Gives one batch, then Kafka is away."""
+
+    async def getmany(self, *, max_records: int, **_: object) -> Polled:
+        if self.next_offset:
+            raise KafkaConnectionError
+        return await super().getmany(max_records=max_records)
+
+
+class Silent(Consumer):
+    """Gives one batch, then nothing comes."""
+
+    async def getmany(self, *, max_records: int, **_: object) -> Polled:
+        if self.next_offset:
+            await asyncio.Event().wait()
+        return await super().getmany(max_records=max_records)
+
+
 class Deciding:
     """Decides nothing, and takes until it is let go."""
 
@@ -54,7 +74,9 @@ class Deciding:
 
 
 @asynccontextmanager
-async def reading(consumer: Consumer, deciding: Deciding, in_flight: InFlight) -> AsyncIterator[Reader]:
+async def reading(
+    consumer: Consumer, deciding: Deciding, in_flight: InFlight, stop: asyncio.Event | None = None
+) -> AsyncIterator[Reader]:
     reader = Reader(
         consumer,
         RULES,
@@ -63,7 +85,7 @@ async def reading(consumer: Consumer, deciding: Deciding, in_flight: InFlight) -
         batch_size=2,
         servers="here",
         health=Health("memory"),
-        stop=asyncio.Event(),
+        stop=asyncio.Event() if stop is None else stop,
     )
     try:
         yield reader
@@ -114,3 +136,42 @@ async def test_what_was_read_ahead_is_dropped_and_was_in_flight() -> None:
         assert not in_flight.idle.is_set()
 
     assert len(asyncio.all_tasks()) == 1
+
+
+class Wrong(Deciding):
+    """Meets a bug."""
+
+    async def decide_ahead(self, intake: Intake, log_ends: Mapping[int, int]) -> Decided | None:
+        await super().decide_ahead(intake, log_ends)
+        raise RuntimeError("a bug")
+
+
+async def test_no_reading_goes_on_when_the_batch_before_it_met_a_bug() -> None:
+    deciding = Wrong()
+    deciding.go_on.set()
+
+    async def work() -> None:
+        async with reading(Silent(2), deciding, InFlight()) as reader:
+            reader.read_on()
+            await settled()
+
+    with pytest.raises(RuntimeError, match="a bug"):
+        await work()
+    assert len(asyncio.all_tasks()) == 1
+
+
+async def test_that_kafka_is_away_at_the_end_does_not_hide_a_bug() -> None:
+    """A worker that stops while it waits ends well, one that met a bug does not."""
+    deciding, stop = Deciding(), asyncio.Event()
+    deciding.go_on.set()
+
+    async def work() -> None:
+        async with reading(Away(2), deciding, InFlight(), stop) as reader:
+            await reader.next()
+            reader.read_on()
+            stop.set()
+            await asyncio.sleep(0.2)
+            raise RuntimeError("a bug")
+
+    with pytest.raises(RuntimeError, match="a bug"):
+        await work()
