@@ -6,6 +6,7 @@ The database's clock is ours: `clock_timestamp` is found in a schema of the test
 import asyncio
 from collections.abc import Coroutine, Iterator, Sequence
 from typing import TypeVar
+from unittest.mock import AsyncMock
 
 import pytest
 from hypothesis import settings
@@ -43,7 +44,9 @@ class PostgresMemory:
         self._loop = loop
         self._database = database
         self._offset = 0
-        self._batches = MemoryBatches(database, RULES, group="test.memory", outcome_retention=RETENTION)
+        self._batches = MemoryBatches(
+            database, RULES, group="test.memory", outcome_retention=RETENTION, log_ends=AsyncMock(return_value={})
+        )
         #: Command -> its outcome and conflict, byte for byte.
         self._published: dict[str, list[bytes]] = {}
         stop, health = asyncio.Event(), Health("memory")

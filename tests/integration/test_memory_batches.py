@@ -3,6 +3,7 @@
 import asyncio
 from datetime import timedelta
 from itertools import count
+from unittest.mock import AsyncMock
 
 import asyncpg
 import pytest
@@ -135,7 +136,9 @@ class Overtaken(MemoryBatches):
 
 
 async def test_a_batch_that_was_overtaken_is_decided_again_and_then_cannot_be(opened: Database) -> None:
-    ours = Overtaken(opened, RULES, group="test.memory", outcome_retention=RETENTION)
+    ours = Overtaken(
+        opened, RULES, group="test.memory", outcome_retention=RETENTION, log_ends=AsyncMock(return_value={})
+    )
     other = Worker(opened)
     numbers = count()
 

@@ -1,6 +1,9 @@
 """The memory worker's stored positions: forward only, but for a topic that was made anew."""
 
 from datetime import timedelta
+from unittest.mock import AsyncMock, patch
+
+import pytest
 
 from tests.support.memory import command
 from topics.catalog import Topic
@@ -21,8 +24,10 @@ def records(count: int) -> list[ReceivedRecord]:
     ]
 
 
-def worker(database: Database) -> MemoryBatches:
-    return MemoryBatches(database, RULES, group="memory", outcome_retention=timedelta(days=8))
+def worker(database: Database, log_end: int) -> MemoryBatches:
+    """A worker whose Kafka says, when asked, that the log ends at `log_end`."""
+    asked = AsyncMock(return_value={0: log_end})
+    return MemoryBatches(database, RULES, group="memory", outcome_retention=timedelta(days=8), log_ends=asked)
 
 
 async def position(database: Database) -> int:
@@ -31,19 +36,28 @@ async def position(database: Database) -> int:
         return found
 
 
-async def test_a_zombie_that_sends_again_does_not_move_the_position_back(opened):
+@pytest.mark.parametrize("seen", [10, 4])
+async def test_a_zombie_that_sends_again_does_not_move_the_position_back(opened, seen: int):
+    """Nor where it was held up since its poll, and the log has grown."""
     delivered = records(10)
-    await worker(opened).apply(take_in(delivered, RULES), {0: 10})
+    await worker(opened, 10).apply(take_in(delivered, RULES), {0: 10})
 
-    committed = await worker(opened).apply(take_in(delivered[:4], RULES), {0: 10})
+    committed = await worker(opened, 10).apply(take_in(delivered[:4], RULES), {0: seen})
 
     assert committed.replayed == 4
     assert await position(opened) == 10
 
 
 async def test_the_position_starts_again_with_a_topic_that_was_made_anew(opened):
-    await worker(opened).apply(take_in(records(10), RULES), {0: 10})
+    await worker(opened, 10).apply(take_in(records(10), RULES), {0: 10})
 
-    await worker(opened).apply(take_in(records(3), RULES), {0: 3})
+    await worker(opened, 3).apply(take_in(records(3), RULES), {0: 3})
 
     assert await position(opened) == 3
+
+
+async def test_kafka_is_asked_only_where_a_topic_looks_like_one_made_anew(opened):
+    batches = worker(opened, 10)
+    with patch.object(batches, "_log_ends", AsyncMock(side_effect=AssertionError)):
+        await batches.apply(take_in(records(10), RULES), {0: 10})
+        await batches.apply(take_in(records(10), RULES), {0: 12})

@@ -1,7 +1,9 @@
 """What a killed worker committed and did not publish goes out before anything newer, whichever topic comes first."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from types import MappingProxyType
+from unittest.mock import AsyncMock
 
 import asyncpg
 import pytest
@@ -11,14 +13,17 @@ from schemas.envelope import Event
 from tests.support.edge import DEADLINE_S, PARTITIONS, completed, ended, started
 from topics.catalog import Topic
 from topics.codec import decode, encode
+from topics.groups import Extents
 from topics.keys import partition_of
 from topics.records import ReceivedRecord, Record
 from workers.logic.memory.commands import Rules
 from workers.runtime.health import Health
+from workers.runtime.positions import applied_positions
 from workers.runtime.postgres import Database
 from workers.settings import Settings, read_settings
 from workers.variables.application import build_app, register
 from workers.variables.batch import BatchProcessor, Finished
+from workers.variables.store import Lane
 
 
 class Killed(Exception):  # noqa: N818 - it is no error
@@ -59,8 +64,10 @@ async def process(
     evicts: bool = False,
     batch_size: int = 500,
     finished: Finished = lambda _: None,
+    seen: Mapping[Lane, int] = MappingProxyType({}),
+    ends: Extents = MappingProxyType({}),
 ) -> None:
-    """Be a new worker and process batches."""
+    """Be a new worker and process batches; it has `seen` ends of logs, and Kafka says, when asked, where they end."""
 
     async def handle(_: object) -> None:
         """Faust does not run here."""
@@ -78,10 +85,11 @@ async def process(
             rules=Rules(),
             health=health,
             stop=asyncio.Event(),
+            extents=AsyncMock(return_value=ends),
             batch_size=batch_size,
         )
         for batch in batches:
-            await processor.process(batch, {}, finished)
+            await processor.process(batch, seen, finished)
         if evicts:
             await processor.evict(-1)
 
@@ -232,3 +240,17 @@ async def test_what_left_the_table_is_published_and_not_sent_again(settings: Set
     await process(settings, published, [LATEST])
 
     assert published.revisions == [3]
+
+
+@pytest.mark.parametrize(("end", "position"), [(3, 3), (1, 1)])
+async def test_a_position_goes_back_only_where_the_topic_was_made_anew(
+    settings: Settings, end: int, position: int
+) -> None:
+    """A worker that was held up has seen an end that others have gone past since."""
+    lane = FIRST.topic, FIRST.partition
+    await process(settings, Published(), [FIRST, LATER, LATEST])
+
+    await process(settings, Published(), [FIRST], seen={lane: 1}, ends={lane: (0, end)})
+
+    async with Database.from_settings(settings, "test") as database, database.session() as connection:
+        assert (await applied_positions(connection, "g"))[lane] == position

@@ -32,9 +32,16 @@ class Worker:
 
     def __init__(self, database: Database) -> None:
         self.database = database
-        self.batches = MemoryBatches(database, RULES, group="test.memory", outcome_retention=RETENTION)
+        self.batches = MemoryBatches(
+            database, RULES, group="test.memory", outcome_retention=RETENTION, log_ends=self._log_ends
+        )
+        self._log_end: int | None = None
+
+    async def _log_ends(self) -> dict[int, int]:
+        return {} if self._log_end is None else {0: self._log_end}
 
     async def apply(self, *records: ReceivedRecord, log_end: int | None = None) -> Committed:
+        self._log_end = log_end
         return await self.batches.apply(take_in(records, RULES), {} if log_end is None else {0: log_end})
 
 

@@ -4,7 +4,7 @@ A batch is read (or remembered), decided and written, by one statement that comp
 published afterwards, from what was stored, so that every delivery of a command publishes the same bytes.
 """
 
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -53,10 +53,20 @@ class Decided:
 class MemoryBatches:
     """Applies batches, one at a time. What it remembers between them only saves work."""
 
-    def __init__(self, database: Database, rules: Rules, *, group: str, outcome_retention: timedelta) -> None:
+    def __init__(
+        self,
+        database: Database,
+        rules: Rules,
+        *,
+        group: str,
+        outcome_retention: timedelta,
+        log_ends: Callable[[], Awaitable[Mapping[int, int]]],
+    ) -> None:
+        """`log_ends` asks Kafka for the offset after the newest record of each partition. Raises `DependencyDown`."""
         self._database = database
         self._rules = rules
         self._group = group
+        self._log_ends = log_ends
         self._outcome_retention = outcome_retention
         self._with_rows: set[str] = set()
         self._recent = RecentItems()
@@ -86,9 +96,10 @@ class MemoryBatches:
             return None
         addresses = addresses_of(commands)
         try:
+            fences = await self._fences(left_at, log_ends)
             await self._add_rows(addresses.written)
             async with self._database.session() as connection:
-                return await self._decide(connection, intake, addresses, log_ends, left_at, before)
+                return await self._decide(connection, intake, addresses, left_at, fences, before)
         except (DependencyDown, Fenced):
             return None
 
@@ -105,11 +116,11 @@ class MemoryBatches:
         It is decided on what is looked up without locks, and written by one statement that finds all of it unchanged
         or writes nothing. A batch that was overtaken is decided again, then under its items' locks.
 
-        `log_ends` are the offsets after the newest record of each partition. `ahead` is what `decide_ahead` made of it:
-        it counts for a moment, if the batch that it rests on was written as it was then, and only for the first call.
-        `on_decided` is called when only PostgreSQL has work left: the time to begin what is next. Raises
-        `DependencyDown`; `Fenced` when someone else changed these items, applied records of these partitions, or
-        decided one of these commands, meanwhile.
+        `log_ends` are the offsets after the newest record of each partition, as a poll saw them. `ahead` is what
+        `decide_ahead` made of the batch: it counts for a moment, if the one that it rests on was written as it was
+        then, and only for the first call. `on_decided` is called when only PostgreSQL has work left: the time to begin
+        what is next. Raises `DependencyDown`; `Fenced` when someone else changed these items, applied records of these
+        partitions, or decided one of these commands, meanwhile.
         """
         if ahead is not None and not self._counts(ahead):
             ahead = None
@@ -142,9 +153,10 @@ class MemoryBatches:
                 return await self._write_decided(connection, ahead, on_decided)
         addresses = addresses_of(command for _, command in intake.arrivals)
         left_at = await self._positions(sorted(intake.positions))
+        fences = await self._fences(left_at, log_ends)
         await self._add_rows(addresses.written)
         async with self._session(addresses) as connection:
-            decided = await self._decide(connection, intake, addresses, log_ends, left_at, None)
+            decided = await self._decide(connection, intake, addresses, left_at, fences, None)
             return await self._write_decided(connection, decided, on_decided)
 
     async def _write_decided(self, connection: Connection, decided: Decided, on_decided: Callable[[], None]) -> Decided:
@@ -159,8 +171,8 @@ class MemoryBatches:
         connection: Connection,
         intake: Intake,
         addresses: Addresses,
-        log_ends: Mapping[int, int],
         left_at: Mapping[int, int],
+        fences: Mapping[int, int],
         before: Decided | None,
     ) -> Decided:
         """Look up and decide a batch, on top of the one `before` it where that one may not be written yet."""
@@ -171,11 +183,6 @@ class MemoryBatches:
         if before is not None:
             found = found.after(before.planned.items, before.composed.outcomes)
             bases = {(version.address, version.version): version for version in before.planned.replaced}
-        # A topic that ends before its position was made anew: nothing of it was applied.
-        fences = {
-            partition: 0 if log_ends.get(partition, position) < position else position
-            for partition, position in left_at.items()
-        }
         arrivals, too_late = self._split_too_late(intake.arrivals, fences, found)
         commands = [command for _, command in arrivals]
         stored = await self._read(connection, commands, found, bases)
@@ -206,6 +213,20 @@ class MemoryBatches:
             async with connection.transaction():
                 await store.lock_items(connection, sorted(addresses.locked))
                 yield connection
+
+    async def _fences(self, left_at: Mapping[int, int], seen: Mapping[int, int]) -> Mapping[int, int]:
+        """Return the offsets before which records were applied.
+
+        A topic that ends before its position was made anew: nothing of it was applied. So it looks, too, to a worker
+        that was held up while another one went on past the end that it had `seen`: Kafka is asked before that counts.
+        """
+        if all(seen.get(partition, position) >= position for partition, position in left_at.items()):
+            return left_at
+        ends = await self._log_ends()
+        return {
+            partition: 0 if ends.get(partition, position) < position else position
+            for partition, position in left_at.items()
+        }
 
     async def _positions(self, partitions: Sequence[int]) -> Mapping[int, int]:
         """Return where this worker left partitions, or finds them."""

@@ -1,7 +1,7 @@
 """memory-commands -> memory-results, memory-conflicts, memory-changes, dead-letters: the worker's life."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -16,6 +16,7 @@ from schemas.errors import UsageError
 from topics.away import kafka_down
 from topics.catalog import Topic
 from topics.connection import FETCH_WAIT_MS
+from topics.groups import extents
 from topics.publisher import Publisher
 from workers.logic.memory.commands import Rules
 from workers.memory.batch import MemoryBatches
@@ -138,7 +139,9 @@ class MemoryWorker:
         retention = timedelta(days=settings.outcome_retention_days)
         group = group_of(settings)
         self._group = group
-        self._batches = MemoryBatches(database, rules, group=group, outcome_retention=retention)
+        self._batches = MemoryBatches(
+            database, rules, group=group, outcome_retention=retention, log_ends=self._log_ends
+        )
         self._publication = Publication(database, publisher, health=health, stop=stop)
         self._sweep = Sweep(database, self._publication, health=health, stop=stop, outcome_retention=retention)
         #: Positions whose every consequence is acknowledged, not yet told to Kafka.
@@ -194,6 +197,10 @@ class MemoryWorker:
                     await self._acknowledge(consumer)
                 finally:
                     await reader.drop()
+
+    async def _log_ends(self) -> Mapping[int, int]:
+        found = await extents(self._connection, [Topic.MEMORY_COMMANDS])
+        return {partition: end for (_, partition), (_, end) in found.items()}
 
     def _reader(self, consumer: AIOKafkaConsumer) -> Reader:
         return Reader(

@@ -9,6 +9,7 @@ from typing import cast
 from faust.types import TP
 
 from topics.connection import KafkaConnection
+from topics.groups import extents
 from topics.publisher import Publisher
 from topics.records import ReceivedRecord
 from workers.logic.memory.commands import Rules
@@ -105,6 +106,7 @@ class _Session:
             rules=rules,
             health=health,
             stop=stop,
+            extents=partial(extents, self._connection),
             batch_size=settings.batch_size,
         )
         self._app.on_partitions_revoked.connect(self._on_partitions_revoked)

@@ -2,6 +2,7 @@
 
 import asyncio
 from datetime import timedelta
+from unittest.mock import AsyncMock
 
 from pydantic import SecretStr
 
@@ -30,7 +31,9 @@ class Consumer:
 async def test_a_batch_that_partitions_wait_for_is_not_topped_up() -> None:
     consumer, in_flight, health = Consumer(), InFlight(), Health("memory")
     database = Database(SecretStr(""), pool_size=1, application_name="test")
-    batches = MemoryBatches(database, RULES, group="test.memory", outcome_retention=timedelta(days=8))
+    batches = MemoryBatches(
+        database, RULES, group="test.memory", outcome_retention=timedelta(days=8), log_ends=AsyncMock()
+    )
     rebalances = Rebalances(batches, in_flight, consumer, Membership(health), drain_s=60)
     reader = Reader(
         consumer,
