@@ -206,7 +206,8 @@ async def measure(servers: Servers, options: Options, *, name: str, items: int, 
 
 async def measure_scale(servers: Servers, options: Options, *, name: str, items: int, share: float, aim: float) -> Row:
     """Race two processes against one, each with so small a `share` of a core that the servers limit neither."""
-    events = max(options.events // 3, 5_000)
+    # In short rounds what a poll waits for is all there is to see.
+    events = max(options.events // 3, 15_000)
     async with contextlib.AsyncExitStack() as stack:
         benches = [await stack.enter_async_context(bench_on(servers)) for _ in range(2)]
         one, two = [
