@@ -17,7 +17,6 @@ from schemas.data import Data
 from schemas.envelope import Event
 from schemas.errors import Rejection
 from schemas.exact_json import JsonObject, JsonValue, dumps
-from schemas.executions import SubjectRef
 from schemas.identity import content_digest, key_of
 from schemas.limits import DEFAULT_LIMITS, Limits
 from schemas.memory import (
@@ -199,12 +198,9 @@ def item_address(tenant: str, *, scope: Scope, workflow: str | None, subject: tu
 
 def _address_of(tenant: str, data: Data | PlainWrite) -> str:
     match data:
-        case PlainWrite():
-            pair = None if isinstance(data.subject, str) else (data.subject.kind, data.subject.id)
-            return item_address(tenant, scope=data.scope, workflow=data.workflow, subject=pair, key=data.key)
-        case MemoryWriteCommand() | MemoryReadCommand() | MemoryForgetCommand() | MemoryUpdateCommand():
+        case PlainWrite() | MemoryWriteCommand() | MemoryReadCommand() | MemoryForgetCommand() | MemoryUpdateCommand():
             subject = data.subject
-            pair = (subject.kind, subject.id) if isinstance(subject, SubjectRef) else None
+            pair = None if isinstance(subject, str) else (subject.kind, subject.id)
             return item_address(tenant, scope=data.scope, workflow=data.workflow, subject=pair, key=data.key)
         case ConversationAddCommand() | ConversationGetCommand() | ConversationDeleteCommand():
             return record_address(tenant, data.workflow, data.id)
