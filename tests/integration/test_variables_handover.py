@@ -13,7 +13,6 @@ from schemas.envelope import Event
 from tests.support.edge import DEADLINE_S, PARTITIONS, completed, ended, started
 from topics.catalog import Topic
 from topics.codec import decode, encode
-from topics.groups import Extents
 from topics.keys import partition_of
 from topics.records import ReceivedRecord, Record
 from workers.logic.memory.commands import Rules
@@ -65,7 +64,7 @@ async def process(
     batch_size: int = 500,
     finished: Finished = lambda _: None,
     seen: Mapping[Lane, int] = MappingProxyType({}),
-    ends: Extents = MappingProxyType({}),
+    ends: Mapping[Lane, int] = MappingProxyType({}),
 ) -> None:
     """Be a new worker and process batches; it has `seen` ends of logs, and Kafka says, when asked, where they end."""
 
@@ -85,7 +84,7 @@ async def process(
             rules=Rules(),
             health=health,
             stop=asyncio.Event(),
-            extents=AsyncMock(return_value=ends),
+            log_ends=AsyncMock(return_value=ends),
             batch_size=batch_size,
         )
         for batch in batches:
@@ -250,7 +249,7 @@ async def test_a_position_goes_back_only_where_the_topic_was_made_anew(
     lane = FIRST.topic, FIRST.partition
     await process(settings, Published(), [FIRST, LATER, LATEST])
 
-    await process(settings, Published(), [FIRST], seen={lane: 1}, ends={lane: (0, end)})
+    await process(settings, Published(), [FIRST], seen={lane: 1}, ends={lane: end})
 
     async with Database.from_settings(settings, "test") as database, database.session() as connection:
         assert (await applied_positions(connection, "g"))[lane] == position

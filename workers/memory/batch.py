@@ -4,7 +4,7 @@ A batch is read (or remembered), decided and written, by one statement that comp
 published afterwards, from what was stored, so that every delivery of a command publishes the same bytes.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -24,6 +24,7 @@ from workers.memory.recent import RecentItems
 from workers.memory.store import Move, Writes
 from workers.runtime.crash_points import pass_point
 from workers.runtime.items import list_records
+from workers.runtime.positions import AskLogEnds, made_anew
 from workers.runtime.postgres import Connection, Database
 
 #: Rows are never deleted, so an address that had one has one: so many of them need no insert.
@@ -60,9 +61,8 @@ class MemoryBatches:
         *,
         group: str,
         outcome_retention: timedelta,
-        log_ends: Callable[[], Awaitable[Mapping[int, int]]],
+        log_ends: AskLogEnds[int],
     ) -> None:
-        """`log_ends` asks Kafka for the offset after the newest record of each partition. Raises `DependencyDown`."""
         self._database = database
         self._rules = rules
         self._group = group
@@ -215,18 +215,8 @@ class MemoryBatches:
                 yield connection
 
     async def _fences(self, left_at: Mapping[int, int], seen: Mapping[int, int]) -> Mapping[int, int]:
-        """Return the offsets before which records were applied.
-
-        A topic that ends before its position was made anew: nothing of it was applied. So it looks, too, to a worker
-        that was held up while another one went on past the end that it had `seen`: Kafka is asked before that counts.
-        """
-        if all(seen.get(partition, position) >= position for partition, position in left_at.items()):
-            return left_at
-        ends = await self._log_ends()
-        return {
-            partition: 0 if ends.get(partition, position) < position else position
-            for partition, position in left_at.items()
-        }
+        """Return the offsets before which records were applied: none of a topic that was made anew."""
+        return {**left_at, **dict.fromkeys(await made_anew(left_at, seen, self._log_ends), 0)}
 
     async def _positions(self, partitions: Sequence[int]) -> Mapping[int, int]:
         """Return where this worker left partitions, or finds them."""

@@ -23,6 +23,7 @@ from workers.logic.variables.state import ExecutionKey
 from workers.runtime.crash_points import pass_point
 from workers.runtime.health import Health
 from workers.runtime.logs import batch_logger
+from workers.runtime.positions import AskLogEnds
 from workers.runtime.postgres import Connection, Database
 from workers.runtime.retry import retry
 from workers.variables import store
@@ -30,7 +31,7 @@ from workers.variables.decision import Decision, decide, head_rows
 from workers.variables.handover import newest
 from workers.variables.intake import Arrival, Intake, take_in
 from workers.variables.parts import before_fork, positions_after, records_before, slices
-from workers.variables.reading import AskExtents, Reader, with_real_memory
+from workers.variables.reading import Reader, with_real_memory
 from workers.variables.steps import Committed, Read
 from workers.variables.store import HeadRow, Lane
 from workers.variables.table import ExecutionTable
@@ -55,10 +56,10 @@ class BatchProcessor:
         rules: Rules,
         health: Health,
         stop: asyncio.Event,
-        extents: AskExtents,
+        log_ends: AskLogEnds[Lane],
         batch_size: int = 500,
     ) -> None:
-        self._reader = Reader(table, group=group, rules=rules, health=health, extents=extents)
+        self._reader = Reader(table, group=group, rules=rules, health=health, log_ends=log_ends)
         self._database = database
         self._publisher = publisher
         self._table = table

@@ -3,13 +3,11 @@
 The first step of a batch: everything is locked here that the batch may change.
 """
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import TypeAlias
+from collections.abc import Mapping, Sequence
 from uuid import UUID
 
 from schemas.limits import DEFAULT_LIMITS
 from topics.catalog import Topic
-from topics.groups import Extents
 from topics.records import ReceivedRecord
 from workers.logic.memory.commands import Rules
 from workers.logic.memory.items import Item
@@ -19,6 +17,7 @@ from workers.logic.variables.step import ForkSource, RealMemory
 from workers.runtime.health import Health
 from workers.runtime.items import list_records, read_items
 from workers.runtime.logs import batch_logger
+from workers.runtime.positions import AskLogEnds, made_anew
 from workers.runtime.postgres import Connection
 from workers.variables import store
 from workers.variables.decision import Facts
@@ -31,16 +30,16 @@ from workers.variables.table import ExecutionTable, LiveExecution
 
 #: Topics whose records change the same executions, partition by partition: their fences are taken together.
 INPUTS = (Topic.EXECUTION_EVENTS, Topic.ACTIVITY_OUTPUTS, Topic.MEMORY_RESULTS)
-#: Asks Kafka what is kept of topics. Raises `DependencyDown`.
-AskExtents: TypeAlias = Callable[[Sequence[Topic]], Awaitable[Extents]]
 
 
 class Reader:
     """Reads for one batch at a time, in the transaction that writes it."""
 
-    def __init__(self, table: ExecutionTable, *, group: str, rules: Rules, health: Health, extents: AskExtents) -> None:
+    def __init__(
+        self, table: ExecutionTable, *, group: str, rules: Rules, health: Health, log_ends: AskLogEnds[Lane]
+    ) -> None:
         self._table = table
-        self._extents = extents
+        self._log_ends = log_ends
         self._group = group
         self._rules = rules
         self._metrics = health.metrics
@@ -56,7 +55,7 @@ class Reader:
         """Lock and read what `arrivals`, which lie in `records`, may change; or as many of them as fit into memory."""
         lanes = {(topic, record.partition) for topic in INPUTS for record in records}
         stored = await store.lock_positions(connection, self._group, lanes)
-        for lane in await self._made_anew(stored, log_ends):
+        for lane in await made_anew(stored, log_ends, self._log_ends):
             self._log.warning("topic was made anew", action="position_reset", lane=str(lane), was=stored[lane])
             stored[lane] = 0
         _, behind = positions_after(records, stored)
@@ -98,18 +97,6 @@ class Reader:
         )
         unused = {key for key in strangers if heads[key].data is None}
         return Read(arrivals, left, stored, behind, facts, loaded, unused, heads, taken, unpublished)
-
-    async def _made_anew(self, positions: Mapping[Lane, int], seen: Mapping[Lane, int]) -> Sequence[Lane]:
-        """Return the lanes that end before their position: nothing of them was applied.
-
-        So they look, too, to a worker that was held up while another one went on past the end that it had `seen`:
-        Kafka is asked before that counts.
-        """
-        suspected = [lane for lane, position in positions.items() if seen.get(lane, position) < position]
-        if not suspected:
-            return ()
-        extents = await self._extents(sorted({topic for topic, _ in suspected}))
-        return [lane for lane in suspected if lane in extents and extents[lane][1] < positions[lane]]
 
     async def _load(
         self, connection: Connection, heads: Mapping[ExecutionKey, Head], partition_of: Mapping[ExecutionKey, int]

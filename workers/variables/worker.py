@@ -106,7 +106,7 @@ class _Session:
             rules=rules,
             health=health,
             stop=stop,
-            extents=partial(extents, self._connection),
+            log_ends=self._log_ends,
             batch_size=settings.batch_size,
         )
         self._app.on_partitions_revoked.connect(self._on_partitions_revoked)
@@ -158,6 +158,9 @@ class _Session:
             failures.crash(error, worker=WORKER, during="a batch")
         else:
             cast("FetchConsumer", self._app.consumer).finish(fetch)
+
+    async def _log_ends(self) -> Mapping[Lane, int]:
+        return {lane: end for lane, (_, end) in (await extents(self._connection, INPUTS)).items()}
 
     def _note_finished(self, records: Sequence[ReceivedRecord]) -> None:
         """Let the positions of a batch be committed before its fetch is done: less comes again after a kill."""
